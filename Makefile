@@ -1,0 +1,41 @@
+# Two commands do everything on a fresh machine with Python 3.11+: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-long lint format bench setup clean
+
+demo: $(READY)  ## fit all four regressors on embedded data; writes demo/
+	$(BIN)/gdkl demo --output demo
+
+test: lint  ## every check: format, lint, types, layers, tests with coverage
+	$(BIN)/pytest -n auto --cov --cov-report=term -m "not long"
+
+test-long: $(READY)  ## the full counts that `make test` leaves out
+	$(BIN)/pytest -m "long"
+
+lint: $(READY)  ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## every benchmark; each prints a ratio against its alternative
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+setup: $(READY)
+
+# Set-up happens once and again only when the requirements change.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "gdkl needs Python 3.11 or newer, and $(PYTHON) is %d.%d: run make PYTHON=python3.12 ..." % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo runs .pytest_cache .ruff_cache .hypothesis

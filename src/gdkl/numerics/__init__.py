@@ -1,0 +1,45 @@
+"""Numerical groundwork that knows no model: errors, Cholesky, chunks, memory, device and precision."""
+
+from gdkl.numerics.cholesky import cholesky
+from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
+from gdkl.numerics.errors import (
+    DataError,
+    DataWarning,
+    GdklError,
+    GdklWarning,
+    InterruptedFitWarning,
+    MemoryLimitError,
+    ModelFileError,
+    NotFittedError,
+    NotPositiveDefiniteError,
+    NumericsError,
+    NumericsWarning,
+    OptionError,
+)
+from gdkl.numerics.memory import available_memory, require_memory, tensor_bytes
+from gdkl.numerics.placement import resolve_device, resolve_dtype
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "DataError",
+    "DataWarning",
+    "GdklError",
+    "GdklWarning",
+    "InterruptedFitWarning",
+    "MemoryLimitError",
+    "ModelFileError",
+    "NotFittedError",
+    "NotPositiveDefiniteError",
+    "NumericsError",
+    "NumericsWarning",
+    "OptionError",
+    "available_memory",
+    "cholesky",
+    "chunk_slices",
+    "map_rows",
+    "require_memory",
+    "resolve_device",
+    "resolve_dtype",
+    "rows_per_chunk",
+    "tensor_bytes",
+]

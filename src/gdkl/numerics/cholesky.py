@@ -1,0 +1,79 @@
+"""Cholesky factors with an escalating jitter that is always reported, never silent."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from gdkl.numerics.errors import NotPositiveDefiniteError, NumericsWarning
+
+#: Jitters tried in order, relative to the mean diagonal of the matrix, by precision.
+RELATIVE_JITTERS: dict[torch.dtype, tuple[float, ...]] = {
+    torch.float64: (1e-12, 1e-10, 1e-8, 1e-6),
+    torch.float32: (1e-7, 1e-6, 1e-5, 1e-4),
+}
+
+DEFAULT_REMEDY = (
+    "Remove duplicate rows, raise the noise, or compute in float64; if the matrix is not finite, check the "
+    "inputs and the feature network for infinities."
+)
+
+
+def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tensor:
+    """Return the lower Cholesky factor of each symmetric matrix in a batch.
+
+    A matrix that is not numerically positive definite gets the smallest jitter of an escalating list that
+    makes it so, and a `NumericsWarning` names the matrix and the jitter. Matrices of the batch that need
+    none are left exactly as they are.
+
+    Args:
+        matrix: Symmetric matrices, shape ``(..., n, n)``.
+        name: What the matrix is, in words, for the warning or error.
+        remedy: What the user can do if no jitter helps.
+
+    Returns:
+        Lower triangular factors, shape ``(..., n, n)``; gradients flow to ``matrix``.
+
+    Raises:
+        NotPositiveDefiniteError: If the largest jitter does not help or the matrix is not finite.
+
+    Example:
+        >>> import torch
+        >>> cholesky(torch.eye(2, dtype=torch.float64) * 4, name="an example")
+        tensor([[2., 0.],
+                [0., 2.]], dtype=torch.float64)
+    """
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if not bool(info.any()):
+        return factor
+
+    size = matrix.shape[-1]
+    failed = (info != 0)[..., None, None]
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
+    scale = diagonal.detach().abs().mean(dim=-1)[..., None, None]
+    tried: list[float] = []
+    if bool(torch.isfinite(matrix).all()):
+        for relative in RELATIVE_JITTERS[matrix.dtype]:
+            jitter = torch.where(failed, relative * scale, torch.zeros_like(scale))
+            tried.append(float(jitter.max()))
+            factor, info = torch.linalg.cholesky_ex(matrix + jitter * identity)
+            if not bool(info.any()):
+                warnings.warn(
+                    f"{name} ({size} x {size}) was not positive definite in {str(matrix.dtype)[6:]}; "
+                    f"added a jitter of {tried[-1]:.1e} to its diagonal.",
+                    NumericsWarning,
+                    stacklevel=2,
+                )
+                return factor
+    raise NotPositiveDefiniteError(name, size, _smallest_eigenvalue(matrix), tried, remedy)
+
+
+def _smallest_eigenvalue(matrix: Tensor) -> float:
+    """Smallest eigenvalue over a batch in float64, NaN if any entry is not finite."""
+    matrix = matrix.detach().to("cpu", torch.float64)
+    if not bool(torch.isfinite(matrix).all()):
+        return float("nan")
+    return float(torch.linalg.eigvalsh(matrix).min())

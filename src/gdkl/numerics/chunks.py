@@ -1,0 +1,58 @@
+"""Chunked evaluation: a long computation over rows in pieces that fit a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from gdkl.numerics.errors import OptionError
+
+#: Peak bytes that one chunk of a prediction may take by default.
+DEFAULT_BUDGET = 256 * 2**20
+
+
+def rows_per_chunk(bytes_per_row: int, budget: int = DEFAULT_BUDGET) -> int:
+    """Largest number of rows whose work fits the budget, at least one.
+
+    Example:
+        >>> rows_per_chunk(bytes_per_row=1024, budget=10 * 1024)
+        10
+    """
+    if bytes_per_row < 1 or budget < 1:
+        raise OptionError(f"bytes_per_row and budget must be at least 1; got {bytes_per_row} and {budget}.")
+    return max(1, budget // bytes_per_row)
+
+
+def chunk_slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
+    """Consecutive slices that cover ``range(n_rows)``; the last one may be shorter.
+
+    Example:
+        >>> list(chunk_slices(5, 2))
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    if chunk_size < 1:
+        raise OptionError(f"chunk_size must be at least 1; got {chunk_size}.")
+    for start in range(0, n_rows, chunk_size):
+        yield slice(start, min(start + chunk_size, n_rows))
+
+
+def map_rows(
+    function: Callable[[Tensor], tuple[Tensor, ...]], rows: Tensor, chunk_size: int, *, row_dim: int
+) -> tuple[Tensor, ...]:
+    """Apply a row-wise function chunk by chunk and join what it returns.
+
+    Args:
+        function: Takes some rows, shape ``(m, ...)``, and returns tensors with a dimension of size ``m``.
+        rows: All rows, shape ``(n, ...)``.
+        chunk_size: Most rows a call.
+        row_dim: Which dimension of the results counts the rows.
+
+    Returns:
+        The results for all rows, as one call of ``function`` would give them.
+    """
+    pieces = [function(rows[part]) for part in chunk_slices(rows.shape[0], chunk_size)]
+    if not pieces:
+        return function(rows)
+    return tuple(torch.cat(list(group), dim=row_dim) for group in zip(*pieces, strict=True))

@@ -1,0 +1,85 @@
+"""Memory: how much is free, how much a plan needs, and a clear refusal before a large allocation fails."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from gdkl.numerics.errors import MemoryLimitError
+
+#: A plan may take at most this part of what is free: the rest of the process needs some too.
+USABLE_PART = 0.8
+
+GIB = 2**30
+
+
+def available_memory(device: torch.device | str = "cpu") -> int:
+    """Bytes that a computation on a device can still take.
+
+    Example:
+        >>> available_memory("cpu") > 0
+        True
+    """
+    device = torch.device(device)
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        # Blocks that torch holds in its cache without using them are free to us as well.
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free) + int(cached)
+    return min(_system_memory(), _cgroup_memory())
+
+
+def _system_memory() -> int:
+    """Memory that the operating system could give without swapping."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    # Without a reading of what is free, half of the physical memory is a careful guess.
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2 if pages > 0 else 4 * GIB
+
+
+def _cgroup_memory() -> int:
+    """What a container's limit leaves; practically infinite where there is none."""
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    try:
+        return max(int(limit.read_text()) - int(used.read_text()), 0)
+    except (OSError, ValueError):
+        return 2**62
+
+
+def tensor_bytes(*shape: int, dtype: torch.dtype = torch.float64) -> int:
+    """Bytes of a dense tensor.
+
+    Example:
+        >>> tensor_bytes(1000, 1000)
+        8000000
+    """
+    count = 1
+    for size in shape:
+        count *= size
+    return count * dtype.itemsize
+
+
+def require_memory(needed: int, *, what: str, remedy: str, device: torch.device | str = "cpu") -> None:
+    """Raise before a large allocation that would not fit.
+
+    Args:
+        needed: Bytes that the computation takes at its peak.
+        what: What takes them, in words.
+        remedy: What the user can do instead.
+        device: Where they are taken.
+
+    Raises:
+        MemoryLimitError: If the device has less than ``needed`` bytes to give.
+    """
+    usable = int(USABLE_PART * available_memory(device))
+    if needed > usable:
+        raise MemoryLimitError(
+            f"{what} needs {needed / GIB:.1f} GiB and {usable / GIB:.1f} GiB can be used on "
+            f"{torch.device(device)}. {remedy}"
+        )

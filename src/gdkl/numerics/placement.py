@@ -1,0 +1,45 @@
+"""Where a computation runs and in which precision."""
+
+from __future__ import annotations
+
+import torch
+
+from gdkl.numerics.errors import OptionError
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Turn an option into a device: ``"auto"`` is the first GPU, or the CPU where there is none.
+
+    Example:
+        >>> resolve_device("cpu")
+        device(type='cpu')
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise OptionError(
+            f"device={device!r} is not known: use 'auto', 'cpu', 'cuda' or 'cuda:1'."
+        ) from error
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise OptionError(f"device={device!r} was asked for and no GPU is available: use 'auto' or 'cpu'.")
+    return resolved
+
+
+def resolve_dtype(dtype: str | torch.dtype, default: torch.dtype = torch.float64) -> torch.dtype:
+    """Turn an option into a precision: ``"auto"`` is the caller's default.
+
+    Example:
+        >>> resolve_dtype("float32")
+        torch.float32
+    """
+    if dtype == "auto":
+        return default
+    if isinstance(dtype, str) and dtype in _DTYPES:
+        return _DTYPES[dtype]
+    if dtype in _DTYPES.values() and isinstance(dtype, torch.dtype):
+        return dtype
+    raise OptionError(f"dtype={dtype!r} is not known: use 'auto', 'float32' or 'float64'.")
