@@ -1,0 +1,78 @@
+"""What every activation shares: how a state passes through a function applied to each unit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gdkl.infinite.network import InfiniteNetwork
+from gdkl.infinite.state import State
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What an activation may know of each pair of inputs, shaped to broadcast.
+
+    Attributes:
+        q1: Variance of the first.
+        q2: Variance of the second.
+        t: 1 − c, from 0 to 2.
+        u: 1 + c, from 0 to 2.
+    """
+
+    q1: Tensor
+    q2: Tensor
+    t: Tensor
+    u: Tensor
+
+
+class Activation(InfiniteNetwork):
+    """A function φ applied to each unit: K ← E[φ(u)φ(v)], T ← T·E[φ'(u)φ'(v)].
+
+    A subclass says what becomes of a variance, of the correlation deficit, and what E[φ'φ'] is.
+    """
+
+    #: Whether the formulas lose digits in float32 and are worth float64 inside.
+    _wide = True
+
+    @abstractmethod
+    def variance(self, q: Tensor) -> Tensor:
+        """E[φ(u)²] for u ~ N(0, q)."""
+
+    @abstractmethod
+    def deficits(self, pair: Pair) -> tuple[Tensor, Tensor]:
+        """1 − c' and 1 + c' of the activations of each pair, without cancellation."""
+
+    @abstractmethod
+    def slope(self, pair: Pair) -> Tensor:
+        """E[φ'(u)φ'(v)] of each pair."""
+
+    def _propagate(self, state: State) -> State:
+        dtype = state.t.dtype
+        state = state.with_gradient()
+        q1 = self._variance(state.q1)
+        q2 = q1 if state.q2 is state.q1 else self._variance(state.q2)
+        pair = Pair(state.left(state.q1), state.right(state.q2), state.t, state.other_side())
+        if self._wide:
+            pair = Pair(*(array.double() for array in (pair.q1, pair.q2, pair.t, pair.u)))
+        t, u = self.deficits(pair)
+        ntk = None if state.ntk is None else state.ntk * self.slope(pair).to(dtype)
+        new = replace(
+            state, q1=q1, q2=q2, t=t.to(dtype), u=None if state.u is None else u.to(dtype), k=None, ntk=ntk
+        )
+        if state.k is None:
+            return new
+        k = new.covariance()
+        # Where a variance is zero the correlation carries no gradient, though E[φ(u)φ(v)] has: E[φ'φ'] dk.
+        zero = (pair.q1 == 0) | (pair.q2 == 0)
+        if bool(zero.any()):
+            still = Pair(*(array.detach() for array in (pair.q1, pair.q2, pair.t, pair.u)))
+            slope = torch.where(zero, self.slope(still).to(dtype), 0)
+            k = k + slope * (state.k - state.k.detach())
+        return replace(new, k=k)
+
+    def _variance(self, q: Tensor) -> Tensor:
+        return self.variance(q.double()).to(q.dtype) if self._wide else self.variance(q)

@@ -1,0 +1,98 @@
+"""Arrays and tensors in, the same kind out: the border between users' data and the recursion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gdkl.numerics import DataError
+
+#: What the kernels take and give: a tensor, or anything that NumPy reads as an array of numbers.
+ArrayLike: TypeAlias = Tensor | npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One or two sets of inputs as floating-point tensors of one precision on one device.
+
+    Attributes:
+        x1: First set, shape ``(n1, d)`` or ``(n1, C, H, W)``.
+        x2: Second set, or None where the first meets itself.
+        as_numpy: Whether the caller gave arrays and gets arrays back.
+    """
+
+    x1: Tensor
+    x2: Tensor | None
+    as_numpy: bool
+
+    @property
+    def needs_grad(self) -> bool:
+        """Whether a gradient with respect to the inputs is asked for."""
+        tensors = [self.x1] if self.x2 is None else [self.x1, self.x2]
+        return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+    def give(self, result: Tensor) -> Any:
+        """The result in the caller's own kind."""
+        return result.detach().cpu().numpy() if self.as_numpy else result
+
+
+def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None) -> Inputs:
+    """Check inputs and turn them into tensors: float32 and float64 stay, whole numbers become float64.
+
+    Raises:
+        DataError: If the inputs are not numbers, not finite, empty, or do not fit each other.
+
+    Example:
+        >>> read_inputs(np.array([[1, 2]])).x1
+        tensor([[1., 2.]], dtype=torch.float64)
+    """
+    as_numpy = not isinstance(x1, Tensor) and not isinstance(x2, Tensor)
+    first = _tensor(x1, "x1")
+    second = None if x2 is None else _tensor(x2, "x2")
+    if second is not None:
+        if first.shape[1:] != second.shape[1:]:
+            raise DataError(
+                f"x1 and x2 must have inputs of one shape; got {tuple(first.shape[1:])} and "
+                f"{tuple(second.shape[1:])}."
+            )
+        if first.device != second.device:
+            raise DataError(
+                f"x1 and x2 must be on one device; got {first.device} and {second.device}: move one."
+            )
+        dtype = torch.promote_types(first.dtype, second.dtype)
+        first, second = first.to(dtype), second.to(dtype)
+    return Inputs(first, second, as_numpy)
+
+
+def _tensor(x: ArrayLike, name: str) -> Tensor:
+    """One checked set of inputs."""
+    if not isinstance(x, Tensor):
+        array = np.asarray(x)
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{name} must hold real numbers; got an array of {array.dtype}.")
+        x = torch.from_numpy(
+            np.ascontiguousarray(array.astype(np.float64) if array.dtype.kind != "f" else array)
+        )
+    if x.is_complex():
+        raise DataError(f"{name} must hold real numbers; got {x.dtype}.")
+    if x.dtype not in (torch.float32, torch.float64):
+        # Half precision holds three digits: its values are kept, its arithmetic is not.
+        x = x.to(torch.float32 if x.is_floating_point() else torch.float64)
+    if x.ndim not in (2, 4):
+        raise DataError(
+            f"{name} must have shape (n, features) or (n, channels, height, width); got {tuple(x.shape)}."
+        )
+    if 0 in x.shape[1:]:
+        raise DataError(f"{name} has no features: its shape is {tuple(x.shape)}.")
+    if not bool(torch.isfinite(x.detach()).all()):
+        finite = torch.isfinite(x.detach()).flatten(1).all(dim=1)
+        row = int((~finite).nonzero()[0, 0])
+        raise DataError(
+            f"{name} must be finite; row {row} has a NaN or an infinity: remove or impute such rows."
+        )
+    return x

@@ -1,0 +1,38 @@
+"""Fully connected layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gdkl.infinite.affine import affine
+from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
+from gdkl.infinite.state import State
+
+
+class Linear(InfiniteNetwork):
+    """A fully connected layer: K ← w·K + b, T ← K + w·T.
+
+    On images it acts on the channels of each pixel, as a 1 × 1 convolution.
+
+    Args:
+        weight_var: Variance w of the weights, before division by the number of inputs.
+        bias_var: Variance b of the biases.
+
+    Example:
+        >>> import torch
+        >>> Linear(weight_var=2.0, bias_var=0.5).kernel(torch.tensor([[1.0, 1.0]]))
+        tensor([[2.5000]])
+    """
+
+    def __init__(self, weight_var: float = 1.0, bias_var: float = 0.0) -> None:
+        self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
+        self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
+
+    def _propagate(self, state: State) -> State:
+        new = affine(state, self.weight_var, self.bias_var)
+        if state.ntk is None:
+            return new
+        return replace(new, ntk=new.covariance() + self.weight_var * state.ntk)
+
+    def _own_spec(self) -> Spec:
+        return {"op": "dense", "w_var": self.weight_var, "b_var": self.bias_var}

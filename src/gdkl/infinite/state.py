@@ -1,0 +1,115 @@
+"""The covariance state that flows through an infinite-width network.
+
+For two inputs a layer sees jointly Gaussian pre-activations with variances q1, q2 and covariance k. What is
+carried is
+
+    t = 1 − c,   c = k / √(q1·q2),
+
+the correlation deficit, and not k: nearly parallel inputs have t near zero, where 1 − k/√(q1·q2) would have
+lost half of its digits or all of them, and with them the angle √(2t) that ReLU's derivative and the sign
+function depend on. Every layer maps t to its successor without cancellation; k = √(q1·q2)·(1 − t) is then as
+exact as it can be. (Twice √(q1·q2)·t is the mean squared distance q1 + q2 − 2k less (√q1 − √q2)².)
+
+For antipodal inputs u = 1 + c plays the same part. It is carried only for networks that can tell (``u`` is
+None otherwise, and stands for 2 − t).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+def safe_sqrt(q: Tensor) -> Tensor:
+    """Square root whose derivative at zero is zero, not infinite.
+
+    Example:
+        >>> safe_sqrt(torch.tensor([0.0, 4.0]))
+        tensor([0., 2.])
+    """
+    if not q.requires_grad:
+        return q.clamp_min(0).sqrt()
+    positive = q > 0
+    return torch.where(positive, torch.where(positive, q, 1).sqrt(), 0)
+
+
+def safe_divide(numerator: Tensor, denominator: Tensor, otherwise: float) -> Tensor:
+    """A quotient that is a constant, with zero gradient, where the denominator is zero.
+
+    Example:
+        >>> safe_divide(torch.tensor([1.0, 1.0]), torch.tensor([0.0, 4.0]), otherwise=7.0)
+        tensor([7.0000, 0.2500])
+    """
+    positive = denominator > 0
+    return torch.where(positive, numerator / torch.where(positive, denominator, 1), otherwise)
+
+
+@dataclass(frozen=True)
+class State:
+    """Covariances between two sets of inputs at one depth of the network.
+
+    Arrays of one input have shape ``(n, *pixels)``; arrays of a pair of inputs have ``(n1, n2, *pixels)``, or
+    ``(n, *pixels)`` where ``matched``: then row i of the first set meets row i of the second alone.
+
+    Attributes:
+        q1: Variances of the first set.
+        q2: Variances of the second set.
+        t: Correlation deficit 1 − c of each pair; 1 where a variance is zero.
+        u: 1 + c of each pair, or None, which stands for 2 − t.
+        k: The covariance itself, only where gradients are asked for: they flow through it, values through t.
+        ntk: Neural tangent kernel of each pair, or None where only the NNGP is asked for.
+        matched: Whether pairs are (i, i) alone.
+
+    Example:
+        >>> one = torch.ones(2)
+        >>> State(one, 4 * one, torch.zeros(2, 2)).covariance()
+        tensor([[2., 2.],
+                [2., 2.]])
+    """
+
+    q1: Tensor
+    q2: Tensor
+    t: Tensor
+    u: Tensor | None = None
+    k: Tensor | None = None
+    ntk: Tensor | None = None
+    matched: bool = False
+
+    def left(self, array: Tensor) -> Tensor:
+        """View of an array of the first set that broadcasts against arrays of pairs."""
+        return array if self.matched else array[:, None]
+
+    def right(self, array: Tensor) -> Tensor:
+        """View of an array of the second set that broadcasts against arrays of pairs."""
+        return array if self.matched else array[None, :]
+
+    def deviations(self) -> tuple[Tensor, Tensor]:
+        """√q1 and √q2, shaped to broadcast against arrays of pairs."""
+        return self.left(safe_sqrt(self.q1)), self.right(safe_sqrt(self.q2))
+
+    def other_side(self) -> Tensor:
+        """1 + c, from ``u`` where it is carried."""
+        return 2 - self.t if self.u is None else self.u
+
+    def covariance(self) -> Tensor:
+        """The covariance k of each pair."""
+        if self.k is not None:
+            return self.k
+        r1, r2 = self.deviations()
+        return r1 * r2 * (1 - self.t)
+
+    def with_gradient(self) -> State:
+        """The same state with a ``t`` that lets gradients through to k, q1 and q2.
+
+        Its value is the carefully computed one; its derivative is that of 1 − k/√(q1·q2), which needs no
+        care.
+        """
+        if self.k is None:
+            return self
+        r1, r2 = self.deviations()
+        plain = 1 - safe_divide(self.k, r1 * r2, otherwise=0.0)
+        change = plain - plain.detach()
+        u = None if self.u is None else self.u.detach() - change
+        return replace(self, t=self.t.detach() + change, u=u)
