@@ -1,0 +1,72 @@
+"""Datasets that need no file: scikit-learn's diabetes table and the paper's one-dimensional example."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.datasets import load_diabetes
+
+from gdkl.datasets.registry import describe
+from gdkl.datasets.store import make_table
+from gdkl.datasets.table import FloatArray, Table
+from gdkl.numerics import OptionError
+
+
+def toy_function(x: ArrayLike) -> FloatArray:
+    """The noise-free target of the paper's one-dimensional example.
+
+    f(x) = 0.6 − exp(−(x − 2)²) − exp(−(x − 6)² / 10) − 1 / (x² + 1)
+
+    Args:
+        x: Where to evaluate it, any shape.
+
+    Returns:
+        Values of the same shape.
+
+    Example:
+        >>> toy_function([0.0, 2.0]).round(4)
+        array([-0.4456, -0.8019])
+    """
+    x = np.asarray(x, dtype=np.float64)
+    return 0.6 - np.exp(-((x - 2.0) ** 2)) - np.exp(-((x - 6.0) ** 2) / 10.0) - 1.0 / (x**2 + 1.0)
+
+
+def toy(n: int = 800, *, seed: int = 0, noise_variance: float = 0.05) -> Table:
+    """Draw the paper's one-dimensional example: `toy_function` with noise on uniform points in [−2, 12].
+
+    Args:
+        n: Number of points.
+        seed: Which draw.
+        noise_variance: Variance of the Gaussian noise on the target.
+
+    Returns:
+        A table with ``X`` of shape ``(n, 1)``.
+
+    Raises:
+        OptionError: If a number is out of range.
+
+    Example:
+        >>> X, y, *_ = toy(5, seed=1)
+        >>> X.shape, y.shape
+        ((5, 1), (5,))
+    """
+    if n < 1 or seed < 0 or not noise_variance >= 0:
+        raise OptionError(
+            "toy needs n of at least 1 and a seed and noise_variance of at least 0; "
+            f"got n={n}, seed={seed}, noise_variance={noise_variance}."
+        )
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2.0, 12.0, size=n)
+    y = toy_function(x) + np.sqrt(noise_variance) * rng.standard_normal(n)
+    return make_table(x[:, None], y, describe("toy"))
+
+
+def diabetes() -> Table:
+    """The diabetes table that comes with scikit-learn, in its original units.
+
+    Example:
+        >>> diabetes()
+        <Table diabetes: 442 rows, 10 features, target progression>
+    """
+    X, y = load_diabetes(return_X_y=True, scaled=False)
+    return make_table(np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), describe("diabetes"))
