@@ -1,6 +1,30 @@
-"""Guided deep kernel learning: deep-kernel Gaussian processes whose uncertainty you can trust."""
+"""Guided deep kernel learning: deep-kernel Gaussian processes whose uncertainty you can trust.
 
+Example:
+    >>> from sklearn.datasets import load_diabetes
+    >>> import gdkl
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = gdkl.GDKLRegressor(n_iter=50, random_state=0).fit(X[:100], y[:100])
+    >>> low, high = model.predict_distribution(X[100:]).interval(0.9)
+"""
+
+from gdkl import datasets, infinite, metrics, plots
 from gdkl._version import __version__
+from gdkl.estimators import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor, load
 from gdkl.numerics import GdklError
+from gdkl.predictive import Predictive
 
-__all__ = ["GdklError", "__version__"]
+__all__ = [
+    "DKLRegressor",
+    "GDKLRegressor",
+    "GPRegressor",
+    "GdklError",
+    "NNGPRegressor",
+    "Predictive",
+    "__version__",
+    "datasets",
+    "infinite",
+    "load",
+    "metrics",
+    "plots",
+]

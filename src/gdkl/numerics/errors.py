@@ -45,9 +45,7 @@ class NotPositiveDefiniteError(NumericsError):
         jitters: The absolute jitters tried, in order.
     """
 
-    def __init__(
-        self, name: str, size: int, smallest_eigenvalue: float, jitters: Sequence[float], remedy: str
-    ):
+    def __init__(self, name: str, size: int, smallest_eigenvalue: float, jitters: Sequence[float], remedy: str):
         self.name = name
         self.size = size
         self.smallest_eigenvalue = smallest_eigenvalue

@@ -21,9 +21,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
     try:
         resolved = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise OptionError(
-            f"device={device!r} is not known: use 'auto', 'cpu', 'cuda' or 'cuda:1'."
-        ) from error
+        raise OptionError(f"device={device!r} is not known: use 'auto', 'cpu', 'cuda' or 'cuda:1'.") from error
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(f"device={device!r} was asked for and no GPU is available: use 'auto' or 'cpu'.")
     return resolved

@@ -1,0 +1,192 @@
+"""The scikit-learn face that all regressors share: checks and scales on the way in, own units on the way out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from gdkl.estimators.saving import save
+from gdkl.estimators.scaling import Scaler
+from gdkl.estimators.validation import check_row_count, check_rows, check_targets, refuse_fit_options
+from gdkl.methods import FittedModel, TrainingData
+from gdkl.numerics import InterruptedFitWarning, NotFittedError, OptionError, resolve_device, resolve_dtype
+from gdkl.predictive import FloatArray, Predictive
+from gdkl.training import Callback, ProgressDisplay
+
+
+class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
+    """Fit, predict, sample, score, save. Subclasses say how a model is trained, in `_fit_model`.
+
+    Attributes after ``fit``:
+        history_: DataFrame, one row a logged step.
+        n_iter_: Steps done.
+        noise_: Variance of the observation noise in the target's units, a number or one an output.
+        n_features_in_, feature_names_in_: As everywhere in scikit-learn.
+    """
+
+    device: str
+    dtype: str
+    random_state: Any
+    verbose: int
+
+    model_: FittedModel
+    scaler_: Scaler
+    history_: pd.DataFrame
+    n_iter_: int
+    noise_: float | FloatArray
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+    @abstractmethod
+    def _check_options(self) -> None:
+        """Refuse option values that are not allowed, before anything is computed."""
+
+    @abstractmethod
+    def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        """Train on scaled data of one member."""
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+        """Fit to a table.
+
+        Args:
+            X: Rows ``(n, d)``: array, DataFrame or nested list of finite numbers.
+            y: Targets ``(n,)`` or ``(n, n_outputs)``; several outputs are modelled independently.
+            **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
+
+        Returns:
+            The estimator itself.
+        """
+        refuse_fit_options(unsupported)
+        self._check_options()
+        device, dtype = resolve_device(self.device), resolve_dtype(self.dtype)
+        rows = check_rows(self, X, reset=True)
+        targets = check_targets(self, y, len(rows))
+        check_row_count(len(rows))
+        scaler = Scaler.fit(rows, targets, getattr(self, "feature_names_in_", None))
+        data = TrainingData(
+            torch.as_tensor(scaler.rows(rows), dtype=dtype, device=device).unsqueeze(0),
+            torch.as_tensor(scaler.targets(targets), dtype=dtype, device=device).unsqueeze(0),
+        )
+        model = self._fit_model(data, _draw_seed(self.random_state), self._callbacks())
+        self._adopt(model, scaler)
+        self._tell_of_interrupt(model)
+        return self
+
+    def _adopt(self, model: FittedModel, scaler: Scaler) -> None:
+        """Take over a trained model; `gdkl.load` comes this way too."""
+        self.model_ = model
+        self.scaler_ = scaler
+        self.history_ = pd.DataFrame(model.history)
+        self.n_iter_ = model.outcome.steps if model.outcome is not None else len(model.history)
+        noise = model.noise.mean(dim=0).double().cpu().numpy() * scaler.y_std**2
+        self.noise_ = float(noise[0]) if scaler.y_is_1d else noise
+
+    def _callbacks(self) -> list[Callback]:
+        extra = cast("Sequence[Callback] | None", getattr(self, "callbacks", None))
+        progress = [ProgressDisplay(type(self).__name__)] if self.verbose else []
+        return [*progress, *(extra or ())]
+
+    def _tell_of_interrupt(self, model: FittedModel) -> None:
+        if model.outcome is not None and model.outcome.interrupted:
+            warnings.warn(
+                f"Training was interrupted after {model.outcome.steps} steps; the model is usable as it stood then.",
+                InterruptedFitWarning,
+                stacklevel=3,
+            )
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predict the targets at new rows.
+
+        Args:
+            X: Rows ``(m, d)``.
+            return_std: Also return the standard deviation of a new observation, noise included.
+            return_cov: Also return the covariance between new observations, noise included on the diagonal.
+
+        Returns:
+            The means ``(m,)`` or ``(m, n_outputs)``, alone or with the standard deviations of the same shape or the
+            covariances ``(m, m)`` or ``(m, m, n_outputs)``.
+        """
+        if return_std and return_cov:
+            raise OptionError("ask for return_std or return_cov, not both.")
+        if not return_cov:
+            p = self.predict_distribution(X)
+            return (p.mean, p.std) if return_std else p.mean
+        mean, covariance = self._joint(X)
+        # An ensemble's covariance: that inside its members, and that of their means.
+        centred = mean - mean.mean(dim=0)
+        total = covariance.mean(dim=0) + (centred.unsqueeze(-1) * centred.unsqueeze(-2)).mean(dim=0)
+        return self.scaler_.mean(_numpy(mean.mean(dim=0))), self.scaler_.covariance(_numpy(total))
+
+    def predict_distribution(self, X: Any) -> Predictive:
+        """The whole predictive distribution at new rows, in the target's units."""
+        mean, variance = self.model_.marginals(self._scaled_rows(X))
+        noise = self.model_.noise.unsqueeze(-1)
+        return Predictive(
+            self.scaler_.mean(_numpy(mean)),
+            self.scaler_.variance(_numpy(variance + noise)),
+            self.scaler_.variance(_numpy(variance)),
+        )
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> FloatArray:
+        """Draw new observations at several rows together: correlated as the model believes, noise included.
+
+        Args:
+            X: Rows ``(m, d)``.
+            n_samples: Number of draws.
+            random_state: Seed or generator.
+
+        Returns:
+            Array ``(m, n_samples)`` or ``(m, n_outputs, n_samples)``, as scikit-learn's Gaussian process returns.
+        """
+        if n_samples < 1:
+            raise OptionError(f"n_samples={n_samples!r} must be at least 1.")
+        mean, covariance = self._joint(X)
+        members, outputs, m = mean.shape
+        random = check_random_state(random_state)
+        member = random.randint(members, size=n_samples)
+        normal = random.standard_normal(size=(n_samples, outputs, m))
+        # An eigendecomposition, not a Cholesky factor: a joint posterior is singular up to the noise.
+        eigenvalues, Q = np.linalg.eigh(_numpy(covariance))
+        root = Q * np.sqrt(np.clip(eigenvalues, 0, None))[..., None, :]
+        draws = _numpy(mean)[member] + np.einsum("soij,soj->soi", root[member], normal)
+        return np.moveaxis(self.scaler_.mean(draws), 0, -1)
+
+    def _joint(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Scaled means ``(members, outputs, m)`` and noisy covariances ``(members, outputs, m, m)``."""
+        mean, covariance = self.model_.covariance(self._scaled_rows(X))
+        identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
+        return mean, covariance + self.model_.noise[..., None, None] * identity
+
+    def _scaled_rows(self, X: Any) -> Tensor:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
+        rows = self.scaler_.rows(check_rows(self, X, reset=False))
+        return torch.as_tensor(rows).to(self.model_.posterior.features).unsqueeze(0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safe file; `gdkl.load` reads it back."""
+        save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+
+def _draw_seed(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _numpy(tensor: Tensor) -> FloatArray:
+    return tensor.detach().double().cpu().numpy()

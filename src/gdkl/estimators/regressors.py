@@ -1,0 +1,294 @@
+"""The four regressors: GDKL, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpytorch.kernels import Kernel
+
+from gdkl.estimators.base import RegressorBase
+from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel, network_builder
+from gdkl.estimators.validation import check_number
+from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
+from gdkl.methods import (
+    DeepKernelOptions,
+    FittedModel,
+    TrainingData,
+    fit_dkl,
+    fit_gdkl,
+    fit_gp,
+    fit_nngp,
+)
+from gdkl.numerics import OptionError
+from gdkl.training import Callback, EarlyStopping, Schedule
+
+_INFERENCES = ("auto", "exact")
+
+
+class DeepKernelRegressor(RegressorBase):
+    """What GDKL and DKL have in common: the student's options."""
+
+    n_iter: int
+    learning_rate: float
+    weight_decay: float
+    feature_net: FeatureNet
+    base_kernel: Kernel | None
+    inference: str
+    n_members: int
+    tol: float | None
+    patience: int | None
+    callbacks: Sequence[Callback] | None
+
+    def _check_options(self) -> None:
+        check_number("n_iter", self.n_iter, low=1, strict=False, integer=True)
+        check_number("learning_rate", self.learning_rate, low=0, strict=True)
+        check_number("weight_decay", self.weight_decay, low=0, strict=False)
+        check_number("n_members", self.n_members, low=1, strict=False, integer=True)
+        if self.inference not in _INFERENCES:
+            raise OptionError(f"inference={self.inference!r} is not known: use one of {', '.join(_INFERENCES)}.")
+        if (self.tol is None) != (self.patience is None):
+            raise OptionError("tol and patience go together: give both to stop early, or neither.")
+        network_builder(self.feature_net)
+        check_base_kernel(self.base_kernel)
+
+    def _options(self, seed: int, callbacks: Sequence[Callback]) -> DeepKernelOptions:
+        if self.tol is not None and self.patience is not None:
+            callbacks = [*callbacks, EarlyStopping(self.tol, self.patience)]
+        return DeepKernelOptions(
+            schedule=Schedule(int(self.n_iter), self.learning_rate),
+            feature_net=network_builder(self.feature_net),
+            base_kernel=self.base_kernel,
+            weight_decay=self.weight_decay,
+            seed=seed,
+            callbacks=callbacks,
+        )
+
+
+class GDKLRegressor(DeepKernelRegressor):
+    """Guided deep kernel learning: learns features like a network, knows what it does not know like its guide.
+
+    Args:
+        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide.
+        n_iter: Gradient steps; each sees a fresh random split of the rows.
+        guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, any
+            `gdkl.infinite` network, any GPyTorch kernel, or a function ``k(x1, x2)``. It sees scaled rows.
+        feature_net: None for d-100-100-100-20 with ReLU, a list of widths, a `torch.nn.Module` (copied), or a
+            function from the number of columns to one.
+        base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
+        inference: "exact", or "auto" to let the library decide (exact is what there is).
+        n_members: Members of a deep ensemble that shares one guide; predictions are their mixture.
+        tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
+        patience: See ``tol``.
+        learning_rate: Adam's; falls tenfold at 60 % and 80 % of the steps.
+        weight_decay: On the network's weights.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        dtype: "auto" (float64), "float32" or "float64".
+        random_state: Seed of weights and splits; two fits with one seed are equal.
+        verbose: 1 shows progress on standard error.
+        callbacks: `gdkl.training.Callback` objects, called after each step.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> m = GDKLRegressor(n_iter=50, random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> mean, std = m.predict(X, return_std=True)
+        >>> low, high = m.predict_distribution(X).interval(0.9)
+    """
+
+    def __init__(
+        self,
+        *,
+        beta: float = 1.0,
+        n_iter: int = 7000,
+        guide: GuideKernel | None = None,
+        feature_net: FeatureNet = None,
+        base_kernel: Kernel | None = None,
+        inference: str = "auto",
+        n_members: int = 1,
+        tol: float | None = None,
+        patience: int | None = None,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 0.0,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ):
+        self.beta = beta
+        self.n_iter = n_iter
+        self.guide = guide
+        self.feature_net = feature_net
+        self.base_kernel = base_kernel
+        self.inference = inference
+        self.n_members = n_members
+        self.tol = tol
+        self.patience = patience
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        check_number("beta", self.beta, low=0, strict=False)
+        guide_kernel(self.guide)
+
+    def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), data.rows, data.targets)
+        return fit_gdkl(data.repeat(self.n_members), guide, self._options(seed, callbacks), beta=self.beta)
+
+
+class DKLRegressor(DeepKernelRegressor):
+    """Deep kernel learning by evidence: the classic, which overfits small data. For comparison.
+
+    Args:
+        n_iter: Gradient steps on all rows.
+        feature_net: As for `GDKLRegressor`.
+        base_kernel: As for `GDKLRegressor`.
+        inference: As for `GDKLRegressor`.
+        n_members: As for `GDKLRegressor`.
+        tol: As for `GDKLRegressor`.
+        patience: As for `GDKLRegressor`.
+        learning_rate: As for `GDKLRegressor`.
+        weight_decay: On the network's weights; the paper's value by default.
+        device: As for `GDKLRegressor`.
+        dtype: As for `GDKLRegressor`.
+        random_state: Seed of the weights.
+        verbose: 1 shows progress on standard error.
+        callbacks: As for `GDKLRegressor`.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> DKLRegressor(n_iter=20, random_state=0).fit(X, np.sin(X[:, 0])).predict(X).shape
+        (40,)
+    """
+
+    def __init__(
+        self,
+        *,
+        n_iter: int = 8000,
+        feature_net: FeatureNet = None,
+        base_kernel: Kernel | None = None,
+        inference: str = "auto",
+        n_members: int = 1,
+        tol: float | None = None,
+        patience: int | None = None,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 1e-4,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ):
+        self.n_iter = n_iter
+        self.feature_net = feature_net
+        self.base_kernel = base_kernel
+        self.inference = inference
+        self.n_members = n_members
+        self.tol = tol
+        self.patience = patience
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        return fit_dkl(data.repeat(self.n_members), self._options(seed, callbacks))
+
+
+class NNGPRegressor(RegressorBase):
+    """The guide alone: a Gaussian process with the kernel of an infinitely wide network.
+
+    Output scale and noise are fitted by evidence to convergence; there are no steps to tune.
+
+    Args:
+        guide: As for `GDKLRegressor`.
+        device: As for `GDKLRegressor`.
+        dtype: As for `GDKLRegressor`.
+        random_state: Accepted for uniformity; nothing here is random.
+        verbose: Accepted for uniformity; there is no loop to show.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> round(NNGPRegressor().fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])), 2)
+        1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        guide: GuideKernel | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.guide = guide
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_options(self) -> None:
+        guide_kernel(self.guide)
+
+    def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), data.rows, data.targets)
+        return fit_nngp(data, guide)
+
+
+class GPRegressor(RegressorBase):
+    """A plain Gaussian process on the columns, RBF by default: the bar on small tables.
+
+    Kernel parameters and noise are fitted by evidence (L-BFGS, several starts); there are no steps to tune.
+
+    Args:
+        ard: Whether the RBF has a lengthscale a column.
+        base_kernel: Any GPyTorch kernel instead of the RBF.
+        device: As for `GDKLRegressor`.
+        dtype: As for `GDKLRegressor`.
+        random_state: Accepted for uniformity; nothing here is random.
+        verbose: Accepted for uniformity.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> round(GPRegressor().fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])), 2)
+        1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        ard: bool = False,
+        base_kernel: Kernel | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.ard = ard
+        self.base_kernel = base_kernel
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_options(self) -> None:
+        check_base_kernel(self.base_kernel)
+        if self.ard and self.base_kernel is not None:
+            raise OptionError("ard is for the default RBF: give base_kernel its own ard_num_dims instead.")
+
+    def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        return fit_gp(data, ard=self.ard, base_kernel=self.base_kernel)

@@ -1,0 +1,140 @@
+"""Checks of what users pass: every refusal is one line that says what to do."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from gdkl.numerics import DataError, OptionError
+from gdkl.predictive import FloatArray
+
+#: Fewer rows cannot be split into two halves from which anything is learned.
+MIN_ROWS = 4
+
+
+def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
+    """Turn X into a finite float64 matrix and remember, or compare, its columns.
+
+    Args:
+        estimator: Whose ``n_features_in_`` and ``feature_names_in_`` are set (reset) or compared.
+        X: Array, DataFrame or nested list.
+        reset: True in ``fit``.
+    """
+    if isinstance(X, pd.DataFrame):
+        _check_columns_numeric(X)
+    elif not hasattr(X, "toarray") and np.ndim(X) != 2:
+        raise DataError(
+            f"X is {np.ndim(X)}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
+            "single column, X.reshape(1, -1) for a single row."
+        )
+    try:
+        with warnings.catch_warnings():
+            # Numbers kept as Python objects are converted without ado.
+            warnings.simplefilter("ignore", FutureWarning)
+            values = cast(Any, validate_data)(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    except ValueError as error:
+        message = str(error)
+        if "could not convert string" in message:
+            message = f"X has text in it ({message}): encode it as numbers, for example with OneHotEncoder."
+        raise DataError(message) from error
+    _check_finite("X", values, estimator)
+    return values
+
+
+def _check_columns_numeric(frame: pd.DataFrame) -> None:
+    bad = [str(name) for name, kind in frame.dtypes.items() if not _is_number(kind)]
+    # Columns of dtype object may still hold plain numbers; those are converted later.
+    bad = [name for name in bad if not _converts(frame, name)]
+    if bad:
+        names = ", ".join(repr(name) for name in bad[:5]) + (" ..." if len(bad) > 5 else "")
+        raise DataError(f"X has columns that are not numeric: {names}. Encode them as numbers or drop them.")
+
+
+def _is_number(kind: Any) -> bool:
+    # Complex columns pass here and are refused with scikit-learn's own words.
+    return pd.api.types.is_numeric_dtype(kind)
+
+
+def _converts(frame: pd.DataFrame, name: str) -> bool:
+    columns = [column for column in frame.columns if str(column) == name]
+    try:
+        for column in columns:
+            if any(isinstance(value, str) for value in frame[column]):
+                return False
+            np.asarray(frame[column], dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _check_finite(name: str, values: NDArray[np.float64], estimator: BaseEstimator | None = None) -> None:
+    finite = np.isfinite(values)
+    if bool(finite.all()):
+        return
+    index = np.argwhere(~finite)
+    where = f"row {index[0][0]}"
+    if values.ndim == 2 and name == "X":
+        names = getattr(estimator, "feature_names_in_", None)
+        column = index[0][1]
+        where += f", column {names[column]!r}" if names is not None else f", column {column}"
+    rows = len(np.unique(index[:, 0]))
+    raise DataError(
+        f"{name} has NaN or infinite (inf) values in {rows} row{'s' if rows > 1 else ''} (first: {where}): drop "
+        "these rows or impute the values."
+    )
+
+
+def check_targets(estimator: BaseEstimator, y: Any, n_rows: int) -> FloatArray:
+    """Turn y into a finite float64 array ``(n,)`` or ``(n, outputs)`` that varies."""
+    if y is None:
+        raise DataError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: call fit(X, y)."
+        )
+    try:
+        raw = np.asarray(y)
+        if np.iscomplexobj(raw):
+            raise DataError("Complex data not supported: y must be real numbers.")
+        values = raw.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError("y is not numeric: a regressor needs numbers; for classes use a classifier.") from error
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise DataError(f"y has shape {values.shape}: expected ({n_rows},) or ({n_rows}, n_outputs).")
+    if values.shape[0] != n_rows:
+        raise DataError(f"X has {n_rows} rows and y has {values.shape[0]}: give one target a row.")
+    _check_finite("y", values)
+    return values
+
+
+def check_row_count(n_rows: int) -> None:
+    """Refuse data that is too short to split."""
+    if n_rows < MIN_ROWS:
+        plural = "s" if n_rows != 1 else ""
+        raise DataError(f"fit needs at least {MIN_ROWS} rows and got {n_rows} sample{plural}: give more data.")
+
+
+def refuse_fit_options(options: dict[str, Any]) -> None:
+    """Refuse what ``fit`` was passed beside X and y."""
+    if "sample_weight" in options:
+        raise OptionError(
+            "sample_weight is not supported: a row's weight has no meaning for the split objective. Fit without it."
+        )
+    if options:
+        raise TypeError(f"fit() got an unexpected keyword argument {next(iter(options))!r}")
+
+
+def check_number(name: str, value: Any, *, low: float, strict: bool, integer: bool = False) -> None:
+    """Refuse an option that is not a finite number above (or at) a bound."""
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    fine = isinstance(value, kinds) and not isinstance(value, bool) and bool(np.isfinite(value))
+    if not fine or value < low or (strict and value == low):
+        what = "a whole number" if integer else "a number"
+        bound = f"above {low:g}" if strict else f"of at least {low:g}"
+        raise OptionError(f"{name}={value!r} is not allowed: use {what} {bound}.")

@@ -1,0 +1,156 @@
+"""Exact Gaussian-process posteriors as short dense algebra over batches.
+
+Shapes: a batch ``(...)`` is ``(members, outputs)`` in training; targets are ``(..., n)`` and kernels
+``(..., n, n)``. Symbols follow the paper: K₁₁ over the observed half D1, K₂₁ between the held-out half D2 and
+D1, k₂₂ the prior variances on D2, σ² the noise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gdkl.gp.kernels import KernelFunction
+from gdkl.numerics import cholesky
+
+#: Part of the prior variance below which a posterior variance is rounding error.
+_RELATIVE_VARIANCE_FLOOR = 1e-12
+
+
+class Marginals(NamedTuple):
+    """Gaussian marginals of latent function values: means and variances, both ``(..., n)``."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Split(NamedTuple):
+    """One random split of the rows, or several: index tensors ``(..., n1)`` and ``(..., n2)``."""
+
+    observed: Tensor
+    held_out: Tensor
+
+
+def take_rows(rows: Tensor, index: Tensor) -> Tensor:
+    """Pick rows for each member: ``rows[m, index[m]]``.
+
+    Args:
+        rows: Shape ``(members, n, d)``.
+        index: Shape ``(members, k)``.
+
+    Returns:
+        Shape ``(members, k, d)``.
+    """
+    return torch.take_along_dim(rows, index.unsqueeze(-1), dim=-2)
+
+
+def take_targets(targets: Tensor, index: Tensor) -> Tensor:
+    """Pick targets for each member: ``targets[m, :, index[m]]``.
+
+    Args:
+        targets: Shape ``(members, outputs, n)``.
+        index: Shape ``(..., members, k)``.
+
+    Returns:
+        Shape ``(..., members, outputs, k)``.
+    """
+    index = index.unsqueeze(-2)
+    return torch.take_along_dim(targets.expand(*index.shape[:-3], *targets.shape), index, dim=-1)
+
+
+def add_noise(kernel_matrix: Tensor, noise: Tensor) -> Tensor:
+    """K + σ²I for each batch entry; ``noise`` has the batch's shape."""
+    identity = torch.eye(kernel_matrix.shape[-1], dtype=kernel_matrix.dtype, device=kernel_matrix.device)
+    return kernel_matrix + noise[..., None, None] * identity
+
+
+def floor_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
+    """Keep a posterior variance above the rounding error of its prior: its logarithm is taken next."""
+    return torch.maximum(variance, _RELATIVE_VARIANCE_FLOOR * prior_variance)
+
+
+def condition(K11: Tensor, K21: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -> Marginals:
+    """Latent marginals on held-out rows given noisy targets on the observed ones.
+
+    One Cholesky factorisation and one triangular solve: with LLᵀ = K₁₁ + σ²I, A = L⁻¹K₁₂ and v = L⁻¹y₁, the
+    means are Aᵀv and the variances k₂₂ − Σ A².
+
+    Args:
+        K11: Kernel over the observed rows, shape ``(..., n1, n1)``.
+        K21: Kernel between held-out and observed rows, shape ``(..., n2, n1)``.
+        k22: Prior variances of the held-out rows, shape ``(..., n2)``.
+        y1: Observed targets, shape ``(..., n1)``.
+        noise: Noise variances, shape ``(...)``.
+        name: What the matrix K₁₁ + σ²I is, for numerical errors.
+
+    Returns:
+        Marginals without noise, shape ``(..., n2)``.
+    """
+    L = cholesky(add_noise(K11, noise), name=name)
+    K12 = K21.mT
+    y1 = y1.unsqueeze(-1)
+    batch = torch.broadcast_shapes(K12.shape[:-2], y1.shape[:-2])
+    right = torch.cat([K12.expand(*batch, *K12.shape[-2:]), y1.expand(*batch, *y1.shape[-2:])], dim=-1)
+    solved = torch.linalg.solve_triangular(L, right, upper=False)
+    A, v = solved[..., :-1], solved[..., -1:]
+    mean = (A.mT @ v).squeeze(-1)
+    return Marginals(mean, floor_variance(k22 - A.square().sum(dim=-2), k22))
+
+
+class ExactPosterior:
+    """A Gaussian process conditioned on all of its training rows, ready to predict.
+
+    The factor of K + σ²I and the weights α = (K + σ²I)⁻¹y are computed once; predicting touches neither the
+    targets nor the network again.
+
+    Args:
+        kernel: Kernel function over features.
+        features: Training features, shape ``(members, n, p)``.
+        noise: Noise variances, shape ``(members, outputs)``.
+        factor: Lower Cholesky factor of K + σ²I, shape ``(members, outputs, n, n)``.
+        weights: α, shape ``(members, outputs, n)``.
+    """
+
+    def __init__(self, kernel: KernelFunction, features: Tensor, noise: Tensor, factor: Tensor, weights: Tensor):
+        self.kernel = kernel
+        self.features = features
+        self.noise = noise
+        self.factor = factor
+        self.weights = weights
+
+    @classmethod
+    def condition(
+        cls, kernel: KernelFunction, features: Tensor, targets: Tensor, noise: Tensor, *, name: str
+    ) -> ExactPosterior:
+        """Condition on training features ``(members, n, p)`` and targets ``(members, outputs, n)``."""
+        with torch.no_grad():
+            K = kernel.gram(features.unsqueeze(-3)).expand(*targets.shape, targets.shape[-1])
+            factor = cholesky(add_noise(K, noise), name=name)
+            weights = torch.cholesky_solve(targets.unsqueeze(-1), factor).squeeze(-1)
+        # Row-major throughout: a posterior read back from a file then rounds as this one does, bit for bit.
+        return cls(kernel, features.detach().contiguous(), noise.detach(), factor.contiguous(), weights.contiguous())
+
+    @torch.no_grad()
+    def marginals(self, features: Tensor) -> Marginals:
+        """Latent marginals at new features ``(members, m, p)``: shape ``(members, outputs, m)`` each."""
+        cross, whitened = self._project(features)
+        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
+        prior = self.kernel.diagonal(features.unsqueeze(-3)).expand(mean.shape)
+        return Marginals(mean, floor_variance(prior - whitened.square().sum(dim=-2), prior))
+
+    @torch.no_grad()
+    def covariance(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent mean ``(members, outputs, m)`` and full covariance ``(members, outputs, m, m)``."""
+        cross, whitened = self._project(features)
+        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
+        prior = self.kernel.gram(features.unsqueeze(-3))
+        covariance = prior - whitened.mT @ whitened
+        return mean, 0.5 * (covariance + covariance.mT)
+
+    def _project(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """K(new, train) and L⁻¹K(train, new)."""
+        cross = self.kernel.cross(features.unsqueeze(-3), self.features.unsqueeze(-3))
+        cross = cross.expand(*self.weights.shape[:-1], *cross.shape[-2:])
+        return cross, torch.linalg.solve_triangular(self.factor, cross.mT, upper=False)

@@ -1,0 +1,166 @@
+"""Kernels as the algebra sees them: plain tensors in, plain tensors out, no lazy operators on the hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import torch
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from linear_operator import to_dense
+from torch import Tensor, nn
+
+
+class KernelFunction(Protocol):
+    """A covariance function over batches of rows.
+
+    Rows have shape ``(..., n, d)``; results broadcast over the leading dimensions.
+    """
+
+    def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Covariances between two sets of rows, shape ``(..., n1, n2)``."""
+        ...
+
+    def gram(self, x: Tensor) -> Tensor:
+        """Covariances of a set of rows with itself, shape ``(..., n, n)``, exactly symmetric."""
+        ...
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Variances of the rows, shape ``(..., n)``, equal to the diagonal of `gram`."""
+        ...
+
+
+def rbf_kernel(batch_shape: tuple[int, ...] = (), ard_num_dims: int | None = None) -> ScaleKernel:
+    """The default base kernel: an output scale times an RBF with one lengthscale, or one a feature.
+
+    Args:
+        batch_shape: One independent kernel an entry, ``(members, outputs)`` in training.
+        ard_num_dims: Number of features for a lengthscale each; None for one shared lengthscale.
+
+    Example:
+        >>> rbf_kernel((1, 2)).base_kernel.lengthscale.shape
+        torch.Size([1, 2, 1, 1])
+    """
+    shape = torch.Size(batch_shape)
+    return ScaleKernel(RBFKernel(ard_num_dims=ard_num_dims, batch_shape=shape), batch_shape=shape)
+
+
+def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
+    """Squared Euclidean distances between rows, zero on the diagonal of a set with itself.
+
+    The rows are centred first: the expansion |a|² + |b|² − 2a·b loses digits in proportion to the squared
+    distance from the origin.
+
+    Args:
+        x1: Rows, shape ``(..., n1, d)``.
+        x2: Rows, shape ``(..., n2, d)``; None for ``x1`` itself.
+
+    Returns:
+        Distances of shape ``(..., n1, n2)``.
+
+    Example:
+        >>> squared_distances(torch.tensor([[0.0], [3.0]]))
+        tensor([[0., 9.],
+                [9., 0.]])
+    """
+    # The second set is the training rows wherever new rows are predicted: a centre taken from it keeps a
+    # prediction independent of the batch it comes in.
+    centre = (x1 if x2 is None else x2).detach().mean(dim=-2, keepdim=True)
+    a = x1 - centre
+    b = a if x2 is None else x2 - centre
+    a_norm = a.square().sum(dim=-1)
+    b_norm = a_norm if x2 is None else b.square().sum(dim=-1)
+    distances = a_norm.unsqueeze(-1) + b_norm.unsqueeze(-2) - 2 * (a @ b.mT)
+    distances = distances.clamp_min(0)
+    if x2 is None:
+        off_diagonal = 1 - torch.eye(a.shape[-2], dtype=a.dtype, device=a.device)
+        # The product a·aᵀ need not be symmetric to the last bit; the kernel matrix must be.
+        distances = 0.5 * (distances + distances.mT) * off_diagonal
+    return distances
+
+
+class GPyTorchKernel(nn.Module):
+    """Any GPyTorch kernel as a `KernelFunction`.
+
+    A scaled RBF, the default, is computed here from squared distances: GPyTorch's own path builds lazy
+    operators, and in float32 its diagonal drifts from the output scale. Everything else goes through GPyTorch.
+
+    Args:
+        kernel: The kernel; its batch shape broadcasts with the leading dimensions of the rows.
+
+    Example:
+        >>> k = GPyTorchKernel(rbf_kernel())
+        >>> k.cross(torch.zeros(2, 1), torch.zeros(3, 1)).shape
+        torch.Size([2, 3])
+    """
+
+    def __init__(self, kernel: Kernel):
+        super().__init__()
+        self.kernel = kernel
+
+    def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Covariances between two sets of rows."""
+        return self._evaluate(x1, x2)
+
+    def gram(self, x: Tensor) -> Tensor:
+        """Covariances of a set of rows with itself."""
+        return self._evaluate(x, None)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Variances of the rows."""
+        parts = self._scaled_rbf()
+        if parts is None:
+            return to_dense(self._lazy(x, x, diag=True))
+        scale, _ = parts
+        shape = torch.broadcast_shapes(scale.shape, x.shape[:-2])
+        return scale.unsqueeze(-1).expand(*shape, x.shape[-2])
+
+    def _evaluate(self, x1: Tensor, x2: Tensor | None) -> Tensor:
+        parts = self._scaled_rbf()
+        if parts is None:
+            result = to_dense(self._lazy(x1, x1 if x2 is None else x2))
+            return 0.5 * (result + result.mT) if x2 is None else result
+        scale, lengthscale = parts
+        if lengthscale.shape[-1] == 1:
+            # One lengthscale: the distances are shared by all outputs, and only divided for each.
+            distances = squared_distances(x1, x2) / lengthscale.square()
+        else:
+            distances = squared_distances(x1 / lengthscale, None if x2 is None else x2 / lengthscale)
+        return scale[..., None, None] * torch.exp(-0.5 * distances)
+
+    def _lazy(self, x1: Tensor, x2: Tensor, **options: Any) -> Tensor:
+        return cast("Callable[..., Tensor]", self.kernel)(x1, x2, **options)
+
+    def _scaled_rbf(self) -> tuple[Tensor, Tensor] | None:
+        """Output scale ``(...)`` and lengthscale ``(..., 1, 1 or d)`` if the kernel is the default, else None."""
+        outer = cast(Any, self.kernel)
+        if type(outer) is not ScaleKernel or type(outer.base_kernel) is not RBFKernel:
+            return None
+        if any(getattr(part, "active_dims", None) is not None for part in (outer, outer.base_kernel)):
+            return None
+        return outer.outputscale, outer.base_kernel.lengthscale
+
+
+class ScaledKernel:
+    """A kernel function times a constant for each batch entry, with gradients for neither.
+
+    Args:
+        kernel: The kernel to scale.
+        scale: Factors, shape ``(...,)``, broadcast with the leading dimensions of the kernel's results.
+    """
+
+    def __init__(self, kernel: KernelFunction, scale: Tensor):
+        self.kernel = kernel
+        self.scale = scale
+
+    def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Covariances between two sets of rows."""
+        return self.scale[..., None, None] * self.kernel.cross(x1, x2)
+
+    def gram(self, x: Tensor) -> Tensor:
+        """Covariances of a set of rows with itself."""
+        return self.scale[..., None, None] * self.kernel.gram(x)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Variances of the rows."""
+        return self.scale[..., None] * self.kernel.diagonal(x)

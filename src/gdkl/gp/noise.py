@@ -1,0 +1,43 @@
+"""The Gaussian likelihood's one parameter: the variance of an observation around the function."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from gdkl.numerics import OptionError
+
+#: Smallest noise variance, for targets scaled to unit variance: DKL runs into it, others do not.
+NOISE_FLOOR = 1e-4
+
+#: Where training starts: the published value.
+NOISE_START = math.exp(-4.05)
+
+
+class Noise(nn.Module):
+    """Noise variances with a floor, one a batch entry: ``floor + softplus(raw)``.
+
+    Args:
+        batch_shape: Shape of the variances, ``(members, outputs)`` in training.
+        start: Initial variance.
+        floor: Smallest variance that can be reached.
+
+    Example:
+        >>> Noise((1, 2), start=0.5)().round(decimals=4)
+        tensor([[0.5000, 0.5000]], dtype=torch.float64, grad_fn=<RoundBackward1>)
+    """
+
+    def __init__(self, batch_shape: tuple[int, ...], start: float = NOISE_START, floor: float = NOISE_FLOOR):
+        super().__init__()
+        if not 0 <= floor < start:
+            raise OptionError(f"noise must start above its floor; got start={start!r}, floor={floor!r}.")
+        self.floor = floor
+        raw = math.log(math.expm1(start - floor))
+        self.raw = nn.Parameter(torch.full(batch_shape, raw, dtype=torch.float64))
+
+    def forward(self) -> Tensor:
+        """The variances."""
+        return self.floor + softplus(self.raw)

@@ -1,0 +1,111 @@
+"""The guide: a frozen Gaussian process that answers "what would you believe at x*, given D1?" for any split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gdkl.gp import (
+    NOISE_FLOOR,
+    ExactPosterior,
+    KernelFunction,
+    Marginals,
+    ScaledKernel,
+    Split,
+    condition,
+    take_targets,
+)
+from gdkl.guide.evidence import fit_by_evidence
+from gdkl.numerics import DataError, require_memory, tensor_bytes
+
+_MATRIX_NAME = "the guide's kernel matrix"
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A Gaussian process with a fixed Gram matrix, an output scale and a noise, on fixed training rows.
+
+    Attributes:
+        kernel: The kernel function, unscaled.
+        gram: Gram matrix of the training rows divided by its mean diagonal, ``(members, n, n)``.
+        normaliser: That mean diagonal, ``(members,)``: a deep infinite network has entries near 1e10.
+        targets: Training targets, ``(members, outputs, n)``.
+        scale: Output scale over the normalised Gram, ``(members, outputs)``.
+        noise: Noise variance, ``(members, outputs)``.
+        log_evidence: Log evidence a row, ``(members, outputs)``.
+    """
+
+    kernel: KernelFunction
+    gram: Tensor
+    normaliser: Tensor
+    targets: Tensor
+    scale: Tensor
+    noise: Tensor
+    log_evidence: Tensor
+
+    @torch.no_grad()
+    def posterior(self, split: Split) -> Marginals:
+        """Latent marginals p(f | x, D1) on the held-out rows of one split a member, or of many.
+
+        Args:
+            split: Indices ``(..., members, n1)`` and ``(..., members, n2)``.
+
+        Returns:
+            Means and variances, ``(..., members, outputs, n2)``.
+        """
+        observed, held_out = split
+        member = torch.arange(self.gram.shape[0], device=self.gram.device)[:, None, None]
+        K11 = self.gram[member, observed.unsqueeze(-1), observed.unsqueeze(-2)]
+        K21 = self.gram[member, held_out.unsqueeze(-1), observed.unsqueeze(-2)]
+        k22 = self.gram[member.squeeze(-1), held_out, held_out]
+        y1 = take_targets(self.targets, observed)
+        # Work on the normalised Gram with the noise divided by the scale: one product less, and outputs
+        # whose ratio is the same could share a factor.
+        unit = condition(
+            K11.unsqueeze(-3),
+            K21.unsqueeze(-3),
+            k22.unsqueeze(-2),
+            y1,
+            self.noise / self.scale,
+            name=_MATRIX_NAME,
+        )
+        return Marginals(unit.mean, self.scale.unsqueeze(-1) * unit.variance)
+
+    def bytes_per_split(self) -> int:
+        """Peak memory that `posterior` takes for one split of all members."""
+        members, outputs, n = self.targets.shape
+        # K11, its noisy copy, its factor, and the right-hand side with its solution.
+        return members * outputs * tensor_bytes(5, n // 2 + 1, n // 2 + 1, dtype=self.gram.dtype)
+
+    def predictor(self, rows: Tensor) -> ExactPosterior:
+        """The guide as a model of its own, conditioned on all rows ``(members, n, d)``."""
+        kernel = ScaledKernel(self.kernel, self.scale / self.normaliser.unsqueeze(-1))
+        return ExactPosterior.condition(kernel, rows, self.targets, self.noise, name=_MATRIX_NAME)
+
+
+@torch.no_grad()
+def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_floor: float = NOISE_FLOOR) -> Guide:
+    """Compute the Gram once, normalise it and fit output scale and noise by evidence.
+
+    Args:
+        kernel: Kernel function of the guide.
+        rows: Training inputs, ``(members, n, d)``.
+        targets: Training targets, ``(members, outputs, n)``.
+        noise_floor: Smallest noise variance allowed.
+    """
+    members, n, _ = rows.shape
+    require_memory(
+        4 * members * tensor_bytes(n, n, dtype=rows.dtype),
+        what=f"the guide's kernel matrix of {n} rows",
+        remedy="Train on fewer rows.",
+        device=rows.device,
+    )
+    gram = kernel.gram(rows)
+    normaliser = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    if not bool((normaliser > 0).all()) or not bool(torch.isfinite(normaliser).all()):
+        raise DataError("the guide's kernel has no positive finite variance on the training rows.")
+    gram = gram / normaliser[..., None, None]
+    fit = fit_by_evidence(gram, targets, noise_floor)
+    return Guide(kernel, gram, normaliser, targets, fit.scale, fit.noise, fit.log_evidence)

@@ -1,0 +1,198 @@
+"""The student: a feature network, a base kernel over its features, and a noise; one a member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor, nn
+
+from gdkl.gp import (
+    ExactPosterior,
+    GPyTorchKernel,
+    Marginals,
+    Noise,
+    Split,
+    condition,
+    rbf_kernel,
+    take_rows,
+    take_targets,
+)
+from gdkl.methods.data import TrainingData
+from gdkl.methods.fitted import FittedModel
+from gdkl.nets import MLP, Members
+from gdkl.numerics import DataError, OptionError, require_memory, tensor_bytes
+from gdkl.objectives import ObjectiveValue
+from gdkl.training import Callback, History, Schedule, train_full_batch
+
+_MATRIX_NAME = "the deep kernel's matrix"
+
+#: Rows that `history_` has at most, whatever the number of steps.
+_HISTORY_ROWS = 500
+
+
+@dataclass(frozen=True)
+class DeepKernelOptions:
+    """How a deep kernel is built and trained.
+
+    Attributes:
+        schedule: Steps and learning rates.
+        feature_net: Builds a network from the number of columns.
+        base_kernel: Kernel over the features; None for a scaled RBF with one lengthscale.
+        weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
+        seed: Of the initial weights, dropout and the splits.
+        callbacks: Called after each step.
+    """
+
+    schedule: Schedule
+    feature_net: Callable[[int], nn.Module] = MLP
+    base_kernel: Kernel | None = None
+    weight_decay: float = 0.0
+    seed: int = 0
+    callbacks: Sequence[Callback] = field(default=())
+
+
+class DeepKernel(nn.Module):
+    """Network, kernel and noise of all members.
+
+    Args:
+        network: Turns rows ``(members, n, d)`` into features ``(members, n, p)``.
+        kernel: Kernel over features, one a member and output.
+        noise: Noise variance, one a member and output.
+    """
+
+    def __init__(self, network: Members, kernel: GPyTorchKernel, noise: Noise):
+        super().__init__()
+        self.network = network
+        self.kernel = kernel
+        self.noise = noise
+
+    def split_marginals(self, data: TrainingData, split: Split) -> Marginals:
+        """Latent marginals q(f | x, D1) on the held-out rows, ``(members, outputs, n2)``.
+
+        The network sees all rows once; only K₁₁, K₂₁ and a diagonal are formed.
+        """
+        features = self.network(data.rows)
+        observed = take_rows(features, split.observed).unsqueeze(-3)
+        held_out = take_rows(features, split.held_out).unsqueeze(-3)
+        return condition(
+            self.kernel.gram(observed),
+            self.kernel.cross(held_out, observed),
+            self.kernel.diagonal(held_out),
+            take_targets(data.targets, split.observed),
+            self.noise(),
+            name=_MATRIX_NAME,
+        )
+
+    def gram(self, data: TrainingData) -> Tensor:
+        """Kernel over all training rows, ``(members, outputs, n, n)``."""
+        return self.kernel.gram(self.network(data.rows).unsqueeze(-3))
+
+
+def build_deep_kernel(data: TrainingData, options: DeepKernelOptions) -> DeepKernel:
+    """Make the members' networks, kernels and noises, in the precision and on the device of the data."""
+    networks = [options.feature_net(data.rows.shape[-1]).to(data.rows) for _ in range(data.members)]
+    shape = (data.members, data.outputs)
+    kernel = rbf_kernel(shape) if options.base_kernel is None else batch_kernel(options.base_kernel, shape)
+    model = DeepKernel(Members(networks), GPyTorchKernel(kernel), Noise(shape)).to(data.rows)
+    check_features(model.network, data.rows)
+    return model
+
+
+def batch_kernel(kernel: Kernel, shape: tuple[int, ...]) -> Kernel:
+    """A copy of a user's kernel with independent parameters for each member and output."""
+    kernel = deepcopy(kernel)
+    if len(kernel.batch_shape) > 0:
+        raise OptionError(
+            f"base_kernel has batch shape {tuple(kernel.batch_shape)}: pass it without one, it is repeated for "
+            "each output."
+        )
+    for part in kernel.modules():
+        if not isinstance(part, Kernel):
+            continue
+        part.batch_shape = torch.Size(shape)
+        for parameter in part.parameters(recurse=False):
+            parameter.data = parameter.data.expand(*shape, *parameter.shape).clone()
+    return kernel
+
+
+@torch.no_grad()
+def check_features(network: nn.Module, rows: Tensor) -> None:
+    """Refuse a feature network whose output no Gaussian process could use.
+
+    Raises:
+        DataError: If the features are not 2-D for each member, or not finite.
+    """
+    training = network.training
+    network.eval()
+    try:
+        features = network(rows)
+    except RuntimeError as error:
+        raise DataError(
+            f"feature_net failed on {rows.shape[1]} rows of {rows.shape[-1]} columns: {str(error).splitlines()[0]}"
+        ) from error
+    finally:
+        network.train(training)
+    if not isinstance(features, Tensor) or features.dim() != 3 or features.shape[:2] != rows.shape[:2]:
+        shape = tuple(features.shape[1:]) if isinstance(features, Tensor) else type(features).__name__
+        raise DataError(
+            f"feature_net must return one row of features a row of X, shape ({rows.shape[1]}, p); got {shape}."
+        )
+    if not bool(torch.isfinite(features).all()):
+        raise DataError("feature_net returned NaN or infinite features: check its weights and the scale of X.")
+
+
+def train_deep_kernel(
+    data: TrainingData,
+    options: DeepKernelOptions,
+    make_loss: Callable[[DeepKernel], Callable[[int], ObjectiveValue]],
+    *,
+    train_bytes: int,
+) -> FittedModel:
+    """Build a deep kernel, train it on an objective, and condition it on all rows.
+
+    Args:
+        data: Scaled training data.
+        options: How to build and train.
+        make_loss: From the deep kernel to its objective at each step.
+        train_bytes: Peak memory of a step, checked before the start.
+    """
+    require_memory(
+        train_bytes,
+        what=f"exact training on {data.n} rows",
+        remedy="Train on fewer rows.",
+        device=data.rows.device,
+    )
+    devices = [data.rows.device] if data.rows.device.type == "cuda" else []
+    # Initial weights and dropout draw from torch's global generator; the user's own state is put back.
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(options.seed)
+        model = build_deep_kernel(data, options)
+        groups = [
+            {"params": list(model.network.parameters()), "weight_decay": options.weight_decay},
+            {"params": [*model.kernel.parameters(), *model.noise.parameters()]},
+        ]
+        history = History(every=max(1, -(-options.schedule.n_iter // _HISTORY_ROWS)))
+        outcome = train_full_batch(
+            model,
+            [group for group in groups if group["params"]],
+            make_loss(model),
+            options.schedule,
+            [history, *options.callbacks],
+            extra_values=lambda: {"noise": model.noise()},
+        )
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    check_features(model.network, data.rows)
+    with torch.no_grad():
+        features = model.network(data.rows)
+        posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=_MATRIX_NAME)
+    return FittedModel(model.network, posterior, history.rows, outcome)
+
+
+def matrix_bytes(data: TrainingData, rows: int, count: int) -> int:
+    """Bytes of ``count`` square matrices over ``rows`` rows for each member and output."""
+    return data.members * data.outputs * count * tensor_bytes(rows, rows, dtype=data.rows.dtype)

@@ -1,0 +1,23 @@
+"""Deep kernel learning: deep kernel + marginal likelihood over all rows. The baseline that overfits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gdkl.methods.data import TrainingData
+from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
+from gdkl.methods.fitted import FittedModel
+from gdkl.objectives import ObjectiveValue, marginal_likelihood
+
+
+def fit_dkl(data: TrainingData, options: DeepKernelOptions) -> FittedModel:
+    """Train a deep kernel by evidence."""
+
+    def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
+        def loss(step: int) -> ObjectiveValue:
+            return marginal_likelihood(model.gram(data), data.targets, model.noise(), name="the deep kernel's matrix")
+
+        return loss
+
+    # K, its distances, the factor and the inverse in its gradient, each with a gradient of its size.
+    return train_deep_kernel(data, options, make_loss, train_bytes=matrix_bytes(data, data.n, count=8))

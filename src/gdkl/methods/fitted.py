@@ -1,0 +1,65 @@
+"""A trained model: how rows become features, and the posterior over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from gdkl.gp import ExactPosterior, Marginals
+from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
+from gdkl.training import TrainingOutcome
+
+
+@dataclass
+class FittedModel:
+    """What every method returns.
+
+    Attributes:
+        embed: Turns rows ``(members, m, d)`` into features ``(members, m, p)``.
+        posterior: Posterior over features, conditioned on all training rows.
+        history: One row a logged step.
+        outcome: How training ended; None where there was no training loop.
+    """
+
+    embed: nn.Module
+    posterior: ExactPosterior
+    history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    outcome: TrainingOutcome | None = None
+
+    @property
+    def noise(self) -> Tensor:
+        """Noise variances, ``(members, outputs)``."""
+        return self.posterior.noise
+
+    @torch.no_grad()
+    def marginals(self, rows: Tensor) -> Marginals:
+        """Latent marginals at rows ``(members or 1, m, d)``: means and variances ``(members, outputs, m)``.
+
+        Computed in chunks; K(new, new) is never formed.
+        """
+        posterior = self.posterior
+        members, outputs, n = posterior.weights.shape
+        rows = rows.expand(members, -1, -1)
+        # K(new, train) and its whitened copy, with as much again for temporaries.
+        chunk_size = rows_per_chunk(members * outputs * tensor_bytes(4, n, dtype=posterior.factor.dtype))
+
+        def some(part: Tensor) -> tuple[Tensor, ...]:
+            return tuple(posterior.marginals(self.embed(part.transpose(0, 1))))
+
+        mean, variance = map_rows(some, rows.transpose(0, 1), chunk_size, row_dim=-1)
+        return Marginals(mean, variance)
+
+    @torch.no_grad()
+    def covariance(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent means ``(members, outputs, m)`` and full covariances ``(members, outputs, m, m)``."""
+        members, outputs, n = self.posterior.weights.shape
+        m = rows.shape[-2]
+        require_memory(
+            members * outputs * tensor_bytes(m, 3 * m + 2 * n, dtype=rows.dtype),
+            what=f"the full covariance of {m} rows",
+            remedy="Ask for fewer rows at a time, or for return_std instead of return_cov.",
+            device=rows.device,
+        )
+        return self.posterior.covariance(self.embed(rows.expand(members, -1, -1)))

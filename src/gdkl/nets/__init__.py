@@ -1,0 +1,6 @@
+"""Finite feature networks; they know nothing of Gaussian processes."""
+
+from gdkl.nets.members import Members
+from gdkl.nets.mlp import MLP, PAPER_WIDTHS
+
+__all__ = ["MLP", "PAPER_WIDTHS", "Members"]

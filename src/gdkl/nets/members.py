@@ -1,0 +1,66 @@
+"""Several networks of one shape, run as one: parameters stacked, one batched product a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+
+class Members(nn.Module):
+    """Networks of one architecture, each applied to its own rows.
+
+    One member is called as it is; several have their parameters stacked along a new first dimension and run
+    through `torch.vmap`, so that ten small networks cost about as much as one.
+
+    Args:
+        networks: Modules of the same architecture.
+
+    Example:
+        >>> Members([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.zeros(2, 5, 3)).shape
+        torch.Size([2, 5, 2])
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]):
+        super().__init__()
+        self.count = len(networks)
+        # The architecture, without parameters of its own: hidden in a list from nn.Module's registration.
+        self._template: list[nn.Module] = []
+        if self.count == 1:
+            self.single = networks[0]
+            return
+        parameters, buffers = stack_module_state(list(networks))
+        self._template.append(deepcopy(networks[0]).to("meta"))
+        self._parameter_names = list(parameters)
+        self._buffer_names = list(buffers)
+        self.stacked = nn.ParameterList([nn.Parameter(value.detach()) for value in parameters.values()])
+        # Registered by number, because the networks' own names have dots in them.
+        for index, value in enumerate(buffers.values()):
+            self.register_buffer(f"stacked_buffer_{index}", value.detach())
+
+    @property
+    def template(self) -> nn.Module:
+        """A network of the members' architecture."""
+        return self.single if self.count == 1 else self._template[0]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Features ``(members, n, p)`` of rows ``(members, n, ...)``."""
+        if self.count == 1:
+            return self.single(rows[0]).unsqueeze(0)
+        parameters = dict(zip(self._parameter_names, self.stacked, strict=True))
+        buffers = {
+            name: cast(Tensor, getattr(self, f"stacked_buffer_{index}"))
+            for index, name in enumerate(self._buffer_names)
+        }
+        template = self._template[0]
+        template.train(self.training)
+
+        def one(state: dict[str, Tensor], more: dict[str, Tensor], x: Tensor) -> Tensor:
+            return cast(Tensor, functional_call(template, {**state, **more}, (x,)))
+
+        batched = cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))
+        return batched(parameters, buffers, rows)

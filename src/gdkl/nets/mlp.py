@@ -1,0 +1,43 @@
+"""Multi-layer perceptrons that turn rows of a table into features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from gdkl.numerics import OptionError
+
+#: The paper's network for tables: d-100-100-100-20.
+PAPER_WIDTHS = (100, 100, 100, 20)
+
+
+class MLP(nn.Module):
+    """Linear layers with ReLU between them and none after the last.
+
+    Args:
+        in_features: Number of input columns.
+        widths: Width of each layer; the last is the number of features.
+
+    Example:
+        >>> import torch
+        >>> MLP(13, (100, 20))(torch.zeros(5, 13)).shape
+        torch.Size([5, 20])
+    """
+
+    def __init__(self, in_features: int, widths: Sequence[int] = PAPER_WIDTHS):
+        super().__init__()
+        sizes = [in_features, *widths]
+        if len(sizes) < 2 or min(sizes) < 1:
+            raise OptionError(f"an MLP needs at least one layer and positive widths; got {sizes}.")
+        self.in_features = in_features
+        self.widths = tuple(int(width) for width in widths)
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in pairwise(sizes):
+            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+        self.layers = nn.Sequential(*layers[:-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features ``(..., widths[-1])`` of rows ``(..., in_features)``."""
+        return self.layers(x)

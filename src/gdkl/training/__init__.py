@@ -1,0 +1,17 @@
+"""Training loops and what watches them; they do not know which method runs."""
+
+from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport
+from gdkl.training.full_batch import Schedule, TrainingOutcome, train_full_batch
+from gdkl.training.splits import SplitSampler
+
+__all__ = [
+    "Callback",
+    "EarlyStopping",
+    "History",
+    "ProgressDisplay",
+    "Schedule",
+    "SplitSampler",
+    "StepReport",
+    "TrainingOutcome",
+    "train_full_batch",
+]

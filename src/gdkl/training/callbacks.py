@@ -1,0 +1,158 @@
+"""Callbacks: what watches a training run without the run knowing who watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from gdkl.numerics import OptionError
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a callback sees of a step.
+
+    Attributes:
+        step: Number of the step just done, from 1.
+        n_iter: Number of steps planned.
+        values: Objective and its terms, noise, learning rate; averaged over members.
+    """
+
+    step: int
+    n_iter: int
+    values: Mapping[str, float]
+
+
+class Callback:
+    """Base of all callbacks: override what you need. A true return from `on_step` ends training after the step.
+
+    Example:
+        >>> class StopAtTen(Callback):
+        ...     def on_step(self, report):
+        ...         return report.step >= 10
+    """
+
+    #: Every how many steps `on_step` is called; reading values costs a little on a GPU.
+    every: int = 1
+
+    def on_start(self, n_iter: int) -> None:
+        """Before the first step."""
+
+    def on_step(self, report: StepReport) -> bool | None:
+        """After a step whose number divides by `every`, and after the last."""
+
+    def on_end(self) -> None:
+        """After the last step, however training ended."""
+
+
+@dataclass
+class History(Callback):
+    """Keeps one row a logged step, for `history_`.
+
+    Args:
+        every: Log each this many steps.
+    """
+
+    every: int = 1
+    rows: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+
+    def on_step(self, report: StepReport) -> bool | None:
+        """Keep the values."""
+        self.rows.append({"step": float(report.step), **report.values})
+        return None
+
+
+@dataclass
+class EarlyStopping(Callback):
+    """Stops when the smoothed objective has not improved by ``tol`` for ``patience`` steps.
+
+    Each step sees another random split, so the raw objective is noisy; an exponential average over about
+    ``window`` steps is what is compared.
+
+    Args:
+        tol: Smallest improvement of the smoothed objective that counts.
+        patience: Steps without one after which training ends.
+        window: Steps that the average remembers.
+    """
+
+    tol: float
+    patience: int
+    window: int = 100
+    every: int = 1
+    _smoothed: float | None = None
+    _best: float = float("inf")
+    _best_step: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tol >= 0:
+            raise OptionError(f"tol={self.tol!r} must not be negative.")
+        if self.patience < 1:
+            raise OptionError(f"patience={self.patience!r} must be at least 1.")
+
+    def on_step(self, report: StepReport) -> bool | None:
+        """Compare the smoothed objective with the best so far."""
+        value = report.values["objective"]
+        # A plain average while the window fills keeps the first few, large values from lingering.
+        weight = max(1.0 / report.step, 1.0 / self.window)
+        self._smoothed = value if self._smoothed is None else self._smoothed + weight * (value - self._smoothed)
+        if self._smoothed < self._best - self.tol:
+            self._best, self._best_step = self._smoothed, report.step
+        return report.step - self._best_step >= self.patience
+
+
+class ProgressDisplay(Callback):
+    """A progress bar on a terminal, a plain line each tenth of the way elsewhere.
+
+    Args:
+        description: What is being trained.
+        stream: Where to write; standard error by default, so that results on standard output stay clean.
+    """
+
+    def __init__(self, description: str, stream: TextIO | None = None):
+        self.description = description
+        self.stream = stream if stream is not None else sys.stderr
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._started = 0.0
+
+    def on_start(self, n_iter: int) -> None:
+        """Open the bar."""
+        self._started = time.monotonic()
+        self.every = max(1, n_iter // (200 if self.stream.isatty() else 10))
+        if self.stream.isatty():
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("objective {task.fields[objective]:.4f}"),
+                TimeRemainingColumn(),
+            )
+            self._progress = Progress(*columns, console=Console(file=self.stream), transient=True)
+            self._progress.start()
+            self._task = self._progress.add_task(self.description, total=n_iter, objective=float("nan"))
+
+    def on_step(self, report: StepReport) -> bool | None:
+        """Move the bar or write a line."""
+        objective = report.values["objective"]
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=report.step, objective=objective)
+        else:
+            elapsed = time.monotonic() - self._started
+            print(
+                f"{self.description}: step {report.step} of {report.n_iter}, objective {objective:.4f}, "
+                f"{elapsed:.1f} s",
+                file=self.stream,
+                flush=True,
+            )
+        return None
+
+    def on_end(self) -> None:
+        """Close the bar."""
+        if self._progress is not None:
+            self._progress.stop()

@@ -1,0 +1,165 @@
+"""The full-batch loop: one gradient step on all rows at a time, whatever the objective is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gdkl.numerics import NumericsError, NumericsWarning, OptionError
+from gdkl.objectives import ObjectiveValue
+from gdkl.training.callbacks import Callback, StepReport
+from gdkl.training.interrupts import InterruptGuard
+
+#: Steps between copies of the parameters that a numerical failure falls back to.
+_SNAPSHOT_EVERY = 50
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast.
+
+    Attributes:
+        n_iter: Number of gradient steps.
+        learning_rate: Where it starts.
+        milestones: Parts of the way after which the rate falls.
+        factor: By what it is multiplied there.
+    """
+
+    n_iter: int
+    learning_rate: float = 1e-2
+    milestones: tuple[float, ...] = (0.6, 0.8)
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.n_iter < 1:
+            raise OptionError(f"n_iter={self.n_iter!r} must be at least 1.")
+        if not self.learning_rate > 0:
+            raise OptionError(f"learning_rate={self.learning_rate!r} must be positive.")
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0.
+
+        Example:
+            >>> [Schedule(10).rate(step) for step in (5, 6, 8)]
+            [0.01, 0.001, 0.0001]
+        """
+        passed = sum(step >= int(part * self.n_iter) for part in self.milestones)
+        return self.learning_rate * self.factor**passed
+
+
+@dataclass(frozen=True)
+class TrainingOutcome:
+    """How training ended: steps done, and whether the user, a callback or a numerical failure ended it early."""
+
+    steps: int
+    interrupted: bool = False
+    stopped: bool = False
+    failed: bool = False
+
+
+def train_full_batch(
+    module: nn.Module,
+    parameters: Iterable[Tensor] | Iterable[dict[str, Any]],
+    loss: Callable[[int], ObjectiveValue],
+    schedule: Schedule,
+    callbacks: Sequence[Callback] = (),
+    *,
+    extra_values: Callable[[], dict[str, Tensor]] | None = None,
+) -> TrainingOutcome:
+    """Minimise an objective by Adam.
+
+    The objective has one value a member; their sum is differentiated, so members never feel each other.
+
+    Args:
+        module: Owner of everything that a fall-back must restore.
+        parameters: Parameters, or groups of them with options, as torch optimisers take them.
+        loss: Objective at a step, counted from 0.
+        schedule: Steps and learning rates.
+        callbacks: Called after each step.
+        extra_values: Further quantities for the callbacks, such as the noise.
+
+    Returns:
+        How training ended. ``module`` holds the last state, or the last good one after a failure.
+
+    Raises:
+        NumericsError: If the objective is not finite before anything was learned.
+    """
+    optimiser = torch.optim.Adam(parameters, lr=schedule.learning_rate, fused=True)
+    snapshot = _copy_state(module)
+    for callback in callbacks:
+        callback.on_start(schedule.n_iter)
+    module.train()
+    step, stop = 0, False
+    try:
+        with InterruptGuard() as guard:
+            while step < schedule.n_iter and not stop and not guard.requested:
+                for group in optimiser.param_groups:
+                    group["lr"] = schedule.rate(step)
+                try:
+                    objective = loss(step)
+                    _require_finite(objective, step)
+                except NumericsError as error:
+                    if step == 0:
+                        raise
+                    module.load_state_dict(snapshot)
+                    warnings.warn(
+                        f"Training stopped at step {step + 1} of {schedule.n_iter}: {error} The parameters of "
+                        f"at most {_SNAPSHOT_EVERY} steps before are kept; lower learning_rate if this stays.",
+                        NumericsWarning,
+                        stacklevel=2,
+                    )
+                    return TrainingOutcome(step, failed=True)
+                if step % _SNAPSHOT_EVERY == 0:
+                    snapshot = _copy_state(module)
+                optimiser.zero_grad(set_to_none=True)
+                objective.value.sum().backward()
+                optimiser.step()
+                step += 1
+                stop = _report(callbacks, step, schedule, objective, extra_values)
+            if not all(bool(torch.isfinite(value).all()) for value in module.state_dict().values()):
+                # The last step's gradient overflowed, and no later objective was there to notice.
+                module.load_state_dict(snapshot)
+            return TrainingOutcome(step, interrupted=guard.requested, stopped=stop)
+    finally:
+        module.eval()
+        for callback in callbacks:
+            callback.on_end()
+
+
+def _report(
+    callbacks: Sequence[Callback],
+    step: int,
+    schedule: Schedule,
+    objective: ObjectiveValue,
+    extra_values: Callable[[], dict[str, Tensor]] | None,
+) -> bool:
+    """Tell the callbacks that are due; true if one of them wants to stop."""
+    due = [callback for callback in callbacks if step % callback.every == 0 or step == schedule.n_iter]
+    if not due:
+        return False
+    with torch.no_grad():
+        quantities = {"objective": objective.value, **objective.terms}
+        if extra_values is not None:
+            quantities.update(extra_values())
+        values = {name: float(value.mean()) for name, value in quantities.items()}
+    values["learning_rate"] = schedule.rate(step - 1)
+    report = StepReport(step, schedule.n_iter, values)
+    # Every callback is told, whatever the ones before it answered.
+    answers = [bool(callback.on_step(report)) for callback in due]
+    return any(answers)
+
+
+def _require_finite(objective: ObjectiveValue, step: int) -> None:
+    if bool(torch.isfinite(objective.value).all()):
+        return
+    broken = [name for name, value in objective.terms.items() if not bool(torch.isfinite(value).all())]
+    raise NumericsError(f"the objective is not finite (terms: {', '.join(broken) or 'their sum'}).")
+
+
+def _copy_state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}
