@@ -1,1 +1,32 @@
-"""Pictures."""
+"""Pictures of predictions, training and calibration.
+
+Every function draws on a panel that it is passed, or makes a figure of its own; none touches matplotlib's global
+state, so all of them work without a display: ``ax.figure.savefig("picture.png")``.
+"""
+
+from gdkl.plots.bands import predictive_band
+from gdkl.plots.comparison import bands_figure
+from gdkl.plots.reliability import calibration, coverage_curve
+from gdkl.plots.style import METHOD_COLORS, color_cycle, new_figure
+from gdkl.plots.toy import DOMAIN, GAP, NOISE_VARIANCE, ToyExample, in_region, label_informed, toy_example
+from gdkl.plots.toy_figure import toy_figure
+from gdkl.plots.training import history
+
+__all__ = [
+    "DOMAIN",
+    "GAP",
+    "METHOD_COLORS",
+    "NOISE_VARIANCE",
+    "ToyExample",
+    "bands_figure",
+    "calibration",
+    "color_cycle",
+    "coverage_curve",
+    "history",
+    "in_region",
+    "label_informed",
+    "new_figure",
+    "predictive_band",
+    "toy_example",
+    "toy_figure",
+]

@@ -1,0 +1,93 @@
+"""Training curves: the objective and its terms against the step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from gdkl.numerics import DataError, OptionError
+from gdkl.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION, add_legend, dress, panel_of
+
+#: Columns of a history that are not terms of the objective.
+_NOT_TERMS = ("step", "objective", "noise", "learning_rate", "scale")
+
+#: The terms that the library's objectives have, in words.
+_NAMES = {
+    "objective": "objective",
+    "ell": r"data: $-E_q\,\log p(y\mid f)$",
+    "kl": r"guide: $\mathrm{KL}(q\,\|\,p)$",
+    "data_fit": "data fit",
+    "complexity": "complexity",
+}
+
+_TERM_COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
+
+#: The running median looks over this part of the logged steps.
+_WINDOW_PART = 0.03
+
+
+def history(
+    history: pd.DataFrame, *, terms: Sequence[str] | None = None, title: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the objective and its terms against the step.
+
+    A guided step sees another random split each time, so its values jump; they are drawn pale, with a running median
+    on top. Dotted lines mark where the learning rate falls.
+
+    Args:
+        history: An estimator's ``history_``.
+        terms: Columns to draw; None for the objective and all its terms.
+        title: Of the panel.
+        ax: Where to draw; None for a new figure.
+
+    Returns:
+        The panel; its figure is ``ax.figure``.
+
+    Raises:
+        DataError: If the table is empty or has no column ``step``.
+        OptionError: If a term is not in it.
+
+    Example:
+        >>> frame = pd.DataFrame({"step": [1.0, 2.0], "objective": [3.0, 2.5], "ell": [2.0, 1.7], "kl": [1.0, 0.8]})
+        >>> ax = history(frame)
+        >>> ax.get_xlabel()
+        'step'
+    """
+    if "step" not in history.columns or len(history) == 0:
+        raise DataError("history needs at least one row and a column 'step': pass the history_ of a fitted estimator.")
+    columns = [str(column) for column in history.columns]
+    if terms is None:
+        terms = [name for name in columns if name == "objective" or name not in _NOT_TERMS]
+    unknown = [name for name in terms if name not in columns]
+    if unknown:
+        raise OptionError(f"terms {unknown} are not in the history: use some of {', '.join(columns)}.")
+    ax = panel_of(ax, 6, 3.6)
+    steps = history["step"].to_numpy(dtype=np.float64)
+    window = max(1, round(_WINDOW_PART * len(history)))
+    colors = iter(_TERM_COLORS * (1 + len(terms)))
+    for name in terms:
+        color = INK if name == "objective" else next(colors)
+        values = history[name].astype(float)
+        smooth = values.rolling(window, center=True, min_periods=1).median()
+        marker = "o" if len(history) == 1 else ""
+        ax.plot(steps, values.to_numpy(), color=color, alpha=0.25, linewidth=0.7, marker=marker)
+        ax.plot(
+            steps,
+            smooth.to_numpy(),
+            color=color,
+            linewidth=2.0 if name == "objective" else 1.4,
+            label=_NAMES.get(name, name.replace("_", " ")),
+        )
+    if "learning_rate" in columns:
+        _mark_rate_changes(ax, steps, history["learning_rate"].to_numpy(dtype=np.float64))
+    dress(ax, title=title, xlabel="step", ylabel="value per point")
+    add_legend(ax)
+    return ax
+
+
+def _mark_rate_changes(ax: Axes, steps: np.ndarray, rates: np.ndarray) -> None:
+    for index in np.flatnonzero(np.diff(rates)):
+        ax.axvline(float(steps[index + 1]), color=GREY, linewidth=0.8, linestyle=":", zorder=1)
