@@ -1,0 +1,5 @@
+"""The command line: ``gdkl …``."""
+
+from gdkl.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,48 @@
+"""The commands, put together. Each has a file of its own; a new one is imported and added here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gdkl._version import __version__
+from gdkl.cli import datasets
+from gdkl.cli.demo import demo
+from gdkl.cli.failures import OneLineGroup
+
+app = typer.Typer(
+    name="gdkl",
+    cls=OneLineGroup,
+    add_completion=False,
+    # An error that is not the user's is a bug, and Python's own traceback is what a report of it needs.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example:  gdkl demo --output demo",
+)
+
+app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)
+app.add_typer(datasets.app, name="datasets")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gdkl {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Guided deep kernel learning: deep-kernel Gaussian processes whose uncertainty you can trust."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Entry point of ``gdkl`` and ``python -m gdkl``."""
+    app(prog_name="gdkl")

@@ -1,0 +1,79 @@
+"""``gdkl datasets``: which there are, and how to get one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gdkl.cli.failures import say
+from gdkl.datasets import Origin, cache_dir, describe, fetch, load, locate, names
+
+app = typer.Typer(help="List the named datasets, or fetch one.", epilog="Example:  gdkl datasets list")
+
+#: Columns of the table where it goes to a file or another program.
+_PIPE_WIDTH = 240
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="A folder with local <name>.npz files, looked at before GDKL_DATA and the cache."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """List the named datasets, or fetch one."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("list", epilog="Example:  gdkl datasets list --data-dir ~/tables")
+def list_datasets(data_dir: DataDir = None) -> None:
+    """Show every dataset with its size, and where a copy of it is."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("name", no_wrap=True)
+    table.add_column("rows", justify="right")
+    table.add_column("features", justify="right")
+    table.add_column("targets", justify="right")
+    table.add_column("copy", overflow="fold")
+    for name in names():
+        info = describe(name)
+        table.add_row(name, str(info.rows), str(info.columns), str(len(info.target_names)), _copy(name, data_dir))
+    # Paths stay in one piece where another program reads them.
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+
+
+def _copy(name: str, data_dir: Path | None) -> str:
+    info = describe(name)
+    if info.origin is Origin.EMBEDDED:
+        return "comes with the library"
+    path = locate(name, data_dir)
+    if path is not None:
+        return escape(str(path))
+    return "to download" if info.origin is Origin.DOWNLOAD else f"none here: provide {info.file}.npz"
+
+
+@app.command("fetch", epilog="Example:  gdkl datasets fetch boston")
+def fetch_dataset(
+    name: Annotated[str, typer.Argument(help="One of the names that 'gdkl datasets list' shows.")],
+    data_dir: DataDir = None,
+    force: Annotated[bool, typer.Option("--force", help="Download it even if a copy is there.")] = False,
+) -> None:
+    """Make sure that a checked copy of a dataset is at hand, and print its path.
+
+    A copy in --data-dir, in the folder of GDKL_DATA or in the cache is enough; without one the dataset is downloaded
+    into the cache. The numbers are checked against a recorded SHA-256 in any case.
+    """
+    path = None if force else locate(name, data_dir)
+    if path is None:
+        if describe(name).origin is not Origin.EMBEDDED:
+            say(f"Fetching {name} into {cache_dir()} ...")
+        path = fetch(name, force=force)
+    table = load(name, data_dir if path.parent != cache_dir() else None)
+    typer.echo(str(path))
+    say(f"{name}: {table.X.shape[0]} rows, {table.X.shape[1]} features, checksum is right.")

@@ -1,0 +1,162 @@
+"""The command line as a whole: help, version, errors, and the module that runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import gdkl
+from gdkl.cli import app
+from gdkl.cli.failures import OneLineGroup, explain
+from gdkl.cli.publish import check_folder, publish
+from gdkl.numerics import DataError, DataWarning, GdklError
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"gdkl {gdkl.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("demo",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")], ids=" ".join
+)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_has_help_with_an_example(arguments: tuple[str, ...], option: str) -> None:
+    result = run(*arguments, option)
+    assert result.exit_code == 0
+    assert "Example:" in result.stdout
+    assert f"gdkl {' '.join(arguments)}".strip() in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("arguments", [(), ("datasets",)], ids=["gdkl", "gdkl datasets"])
+def test_a_command_without_its_part_shows_its_help(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 0
+    assert "Commands" in result.stdout
+
+
+def test_an_unknown_command_is_one_line() -> None:
+    result = run("dmo")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "'dmo'" in result.stderr
+
+
+def test_python_m_gdkl_is_the_command_line() -> None:
+    shown = subprocess.run([sys.executable, "-m", "gdkl", "--version"], capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"gdkl {gdkl.__version__}\n", "")
+
+
+def small_app(error: BaseException) -> typer.Typer:
+    small = typer.Typer(cls=OneLineGroup, pretty_exceptions_enable=False)
+
+    @small.callback()
+    def root() -> None:
+        """A group."""
+
+    @small.command()
+    def fail() -> None:
+        raise error
+
+    return small
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (GdklError("bad\n  thing: do this."), "gdkl: bad thing: do this.\n"),
+        (DataError("X is empty."), "gdkl: X is empty.\n"),
+        (PermissionError(13, "Permission denied", "/x"), "gdkl: /x: Permission denied. Check the path and its perm"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line(error: Exception, line: str) -> None:
+    result = CliRunner().invoke(small_app(error), ["fail"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(line)
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    result = CliRunner().invoke(small_app(KeyError("bug")), ["fail"])
+    assert isinstance(result.exception, KeyError)
+    assert explain(ValueError("of somebody else")) is None
+
+
+def test_ctrl_c_has_the_exit_code_of_shells() -> None:
+    result = CliRunner().invoke(small_app(KeyboardInterrupt()), ["fail"])
+    assert result.exit_code == 130
+    assert result.stderr == "gdkl: interrupted.\n"
+
+
+def test_warnings_of_the_library_are_one_line_each() -> None:
+    small = typer.Typer(cls=OneLineGroup)
+
+    @small.callback()
+    def root() -> None:
+        """A group."""
+
+    @small.command()
+    def warn() -> None:
+        warnings.warn("column 3 ignored", DataWarning, stacklevel=1)
+
+    before = warnings.showwarning
+    result = CliRunner().invoke(small, ["warn"])
+    assert result.exit_code == 0
+    assert result.stderr == "gdkl: warning: column 3 ignored\n"
+    assert warnings.showwarning is before
+
+
+class TestPublish:
+    def test_a_failure_keeps_the_old_folder_and_no_scraps(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = tmp_path / "out"
+        publish(folder, {"a": b"old", "b": b"old"})
+        original = Path.write_bytes
+
+        def full_disk(path: Path, content: bytes) -> int:
+            if path.name == "b":
+                raise OSError(28, "No space left on device")
+            return original(path, content)
+
+        monkeypatch.setattr(Path, "write_bytes", full_disk)
+        with pytest.raises(DataError, match="No space left"):
+            publish(folder, {"a": b"new", "b": b"new"})
+        assert (folder / "a").read_bytes() == b"old"
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_a_failing_move_brings_the_old_folder_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder = tmp_path / "out"
+        publish(folder, {"a": b"old"})
+        original = Path.rename
+
+        def fails(path: Path, target: Path) -> Path:
+            if path.name == "new":
+                raise OSError(5, "Input/output error")
+            return original(path, target)
+
+        monkeypatch.setattr(Path, "rename", fails)
+        with pytest.raises(DataError, match="Input/output"):
+            publish(folder, {"a": b"new"})
+        assert (folder / "a").read_bytes() == b"old"
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_a_folder_of_ours_with_a_subfolder_is_not_replaced(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        with pytest.raises(DataError, match="not of an earlier run"):
+            check_folder(tmp_path, ["a"])
+
+    def test_a_parent_that_is_a_file_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(DataError, match="cannot write"):
+            check_folder(tmp_path / "file" / "out", ["a"])
