@@ -52,8 +52,11 @@ def _pack(estimator: RegressorBase) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors["kernel.scale"] = kernel.scale
     elif isinstance(kernel, GPyTorchKernel):
         tensors.update({f"kernel.{name}": value for name, value in kernel.state_dict().items()})
-    # Copies: safetensors refuses tensors that share memory, as expanded ones do.
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    # Copies: safetensors refuses tensors that share memory, as expanded ones do. A plain clone of an expanded tensor
+    # with one entry keeps its stride of 0, and its bytes could not be read.
+    tensors = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
+    }
     outcome = model.outcome
     header: dict[str, Any] = {
         "estimator": type(estimator).__name__,
