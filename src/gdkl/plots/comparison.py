@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.artist import setp
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from gdkl.numerics import DataError
 from gdkl.plots.bands import predictive_band
-from gdkl.plots.style import color_cycle, new_figure
+from gdkl.plots.style import GREY, color_cycle, new_figure
 from gdkl.predictive import Predictive
 
 
@@ -79,4 +80,8 @@ def bands_figure(
 
 def _shared_legend(figure: Figure) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
+    for handle, label in zip(legend.legend_handles, labels, strict=True):
+        # It speaks for all panels, so it takes no model's colour.
+        if label not in ("truth", "data"):
+            setp(handle, color=GREY)
