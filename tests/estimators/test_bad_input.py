@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gpytorch
 import numpy as np
 import pandas as pd
 import pytest
@@ -151,8 +152,6 @@ def test_sample_weight_is_refused():
 
 
 def test_a_kernel_with_a_batch_shape_is_refused():
-    import gpytorch
-
     kernel = gpytorch.kernels.RBFKernel(batch_shape=torch.Size([2]))
     with pytest.raises(GdklError, match="batch shape"):
         MAKERS["gdkl"](base_kernel=kernel).fit(X, Y)

@@ -106,7 +106,7 @@ def plain_guide(a, b):
 
 
 CUSTOM = {
-    "feature_net": (lambda: Custom(), [lambda: Custom(), Custom, Custom()]),
+    "feature_net": (Custom, [Custom, lambda: Custom(4), Custom()]),
     "base_kernel": (
         lambda: gpytorch.kernels.MaternKernel(nu=1.5),
         [lambda: gpytorch.kernels.MaternKernel(nu=1.5), gpytorch.kernels.MaternKernel(nu=1.5)],
@@ -123,7 +123,7 @@ def test_custom_parts_are_rebuilt_by_factories(part, tmp_path):
     model.save(tmp_path / "model.gdkl")
     for factory in factories:
         _same(model, gdkl.load(tmp_path / "model.gdkl", factories={part: factory}), X)
-    with pytest.raises(GdklError, match=f"custom {part}.*factories"):
+    with pytest.raises(GdklError, match=rf"custom {part}.*factories"):
         gdkl.load(tmp_path / "model.gdkl")
 
 
@@ -144,7 +144,7 @@ def test_wrong_factories_are_refused(tmp_path):
     ]:
         with pytest.raises(GdklError, match=message):
             gdkl.load(tmp_path / "model.gdkl", factories={"feature_net": factory})
-    with pytest.raises(GdklError, match="unknown parts.*net"):
+    with pytest.raises(GdklError, match=r"unknown parts.*net"):
         gdkl.load(tmp_path / "model.gdkl", factories={"net": Custom})
 
 

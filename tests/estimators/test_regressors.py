@@ -76,13 +76,13 @@ def test_units_are_the_users(name):
 @ALL
 def test_two_fits_with_one_seed_are_equal_and_leave_the_global_generators_alone(name):
     X, y = table(40)
-    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     first = MAKERS[name](random_state=3).fit(X, y).predict_distribution(X)
     second = MAKERS[name](random_state=3).fit(X, y).predict_distribution(X)
     np.testing.assert_array_equal(first.mean, second.mean)
     np.testing.assert_array_equal(first.variance, second.variance)
     assert torch.equal(torch.get_rng_state(), torch_state)
-    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
 
 
 def test_another_seed_is_another_fit():

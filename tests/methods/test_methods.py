@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dense
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import dense
 from gdkl import infinite
 from gdkl.gp import GPyTorchKernel
 from gdkl.guide import as_kernel_function, fit_guide
