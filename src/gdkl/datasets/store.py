@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from numpy.lib.npyio import NpzFile
 from gdkl.datasets.digest import content_digest
 from gdkl.datasets.registry import DatasetInfo
 from gdkl.datasets.table import FloatArray, Table
-from gdkl.numerics import DataError
+from gdkl.numerics import DataError, write_atomically
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -51,9 +50,7 @@ def find(info: DatasetInfo, data_dir: PathLike | None) -> Path | None:
         DataError: If the folder passed does not exist.
     """
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
-        raise DataError(
-            f"data_dir={os.fspath(data_dir)!r} is not a folder: pass one that holds {info.file}.npz."
-        )
+        raise DataError(f"data_dir={os.fspath(data_dir)!r} is not a folder: pass one that holds {info.file}.npz.")
     for folder in _folders(data_dir):
         path = folder / f"{info.file}.npz"
         if path.is_file():
@@ -137,15 +134,7 @@ def write_file(folder: Path, X: FloatArray, targets: FloatArray, info: DatasetIn
     path = folder / f"{info.file}.npz"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=folder, prefix=f".{info.file}-", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                np.savez_compressed(stream, allow_pickle=False, **arrays)
-            # A rename within one folder is atomic: another process sees the old state or the new one.
-            os.replace(part, path)
-        except BaseException:
-            os.unlink(part)
-            raise
+        write_atomically(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
     except OSError as error:
         raise DataError(
             f"{path} cannot be written ({error.strerror or error}): set {CACHE_VARIABLE} to another folder."

@@ -132,7 +132,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
     def predict_distribution(self, X: Any) -> Predictive:
         """The whole predictive distribution at new rows, in the target's units."""
-        mean, variance = self.model_.marginals(self._scaled_rows(X))
+        rows = self._scaled_rows(X)
+        mean, variance = self.model_.marginals(rows)
         noise = self.model_.noise.unsqueeze(-1)
         return Predictive(
             self.scaler_.mean(_numpy(mean)),
@@ -166,7 +167,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
     def _joint(self, X: Any) -> tuple[Tensor, Tensor]:
         """Scaled means ``(members, outputs, m)`` and noisy covariances ``(members, outputs, m, m)``."""
-        mean, covariance = self.model_.covariance(self._scaled_rows(X))
+        rows = self._scaled_rows(X)
+        mean, covariance = self.model_.covariance(rows)
         identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
         return mean, covariance + self.model_.noise[..., None, None] * identity
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gdkl._version import __version__
-from gdkl.numerics import ModelFileError
+from gdkl.numerics import ModelFileError, write_atomically
 
 FORMAT_VERSION = 1
 _KEY = "gdkl"
@@ -37,21 +36,10 @@ def write_model(path: str | os.PathLike[str], tensors: dict[str, Tensor], header
     complete = {**header, "format_version": FORMAT_VERSION, "library_version": __version__}
     complete["sha256"] = _digest(tensors, complete)
     content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(complete, sort_keys=True)})
-    target = Path(path)
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        write_atomically(path, lambda file: file.write(content))
     except OSError as error:
-        raise ModelFileError(f"cannot write to {target.parent}: {error.strerror or error}.") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise ModelFileError(f"cannot write {target}: {error.strerror or error}.") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        raise ModelFileError(f"cannot write {os.fspath(path)}: {error.strerror or error}.") from error
 
 
 def read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -28,9 +28,9 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
-    elif not hasattr(X, "toarray") and np.ndim(X) != 2:
+    elif not hasattr(X, "toarray") and (dimensions := np.asarray(X).ndim) != 2:
         raise DataError(
-            f"X is {np.ndim(X)}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
+            f"X is {dimensions}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
             "single column, X.reshape(1, -1) for a single row."
         )
     try:
@@ -42,32 +42,35 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
         message = str(error)
         if "could not convert string" in message:
             message = f"X has text in it ({message}): encode it as numbers, for example with OneHotEncoder."
+        elif message.startswith("Complex data"):
+            message = "Complex data not supported: X must be real numbers."
         raise DataError(message) from error
+    except TypeError as error:
+        if "eature names" not in str(error):
+            raise
+        raise DataError("X has column names of several types: rename them all to strings.") from error
     _check_finite("X", values, estimator)
     return values
 
 
 def _check_columns_numeric(frame: pd.DataFrame) -> None:
-    bad = [str(name) for name, kind in frame.dtypes.items() if not _is_number(kind)]
-    # Columns of dtype object may still hold plain numbers; those are converted later.
-    bad = [name for name in bad if not _converts(frame, name)]
+    bad = [
+        str(name)
+        for position, (name, kind) in enumerate(frame.dtypes.items())
+        # Complex columns pass here and are refused below. Columns of objects may still hold plain numbers.
+        if not pd.api.types.is_numeric_dtype(kind)
+        and not (pd.api.types.is_object_dtype(kind) and _holds_numbers(frame.iloc[:, position]))
+    ]
     if bad:
         names = ", ".join(repr(name) for name in bad[:5]) + (" ..." if len(bad) > 5 else "")
         raise DataError(f"X has columns that are not numeric: {names}. Encode them as numbers or drop them.")
 
 
-def _is_number(kind: Any) -> bool:
-    # Complex columns pass here and are refused with scikit-learn's own words.
-    return pd.api.types.is_numeric_dtype(kind)
-
-
-def _converts(frame: pd.DataFrame, name: str) -> bool:
-    columns = [column for column in frame.columns if str(column) == name]
+def _holds_numbers(column: Any) -> bool:
+    if any(isinstance(value, str) for value in column):
+        return False
     try:
-        for column in columns:
-            if any(isinstance(value, str) for value in frame[column]):
-                return False
-            np.asarray(frame[column], dtype=np.float64)
+        np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
         return False
     return True

@@ -16,6 +16,7 @@ from gdkl.numerics.errors import (
     NumericsWarning,
     OptionError,
 )
+from gdkl.numerics.files import write_atomically
 from gdkl.numerics.memory import available_memory, require_memory, tensor_bytes
 from gdkl.numerics.placement import resolve_device, resolve_dtype
 
@@ -42,4 +43,5 @@ __all__ = [
     "resolve_dtype",
     "rows_per_chunk",
     "tensor_bytes",
+    "write_atomically",
 ]

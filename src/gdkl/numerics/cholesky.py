@@ -25,8 +25,8 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
     """Return the lower Cholesky factor of each symmetric matrix in a batch.
 
     A matrix that is not numerically positive definite gets the smallest jitter of an escalating list that
-    makes it so, and a `NumericsWarning` names the matrix and the jitter. Matrices of the batch that need
-    none are left exactly as they are.
+    makes it so, and a `NumericsWarning` names the matrix and the largest jitter given. Each matrix of a batch
+    is treated on its own: those that need no jitter are left exactly as they are.
 
     Args:
         matrix: Symmetric matrices, shape ``(..., n, n)``.
@@ -45,22 +45,23 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
         tensor([[2., 0.],
                 [0., 2.]], dtype=torch.float64)
     """
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    if not bool(info.any()):
+    factor, failed = _try_factor(matrix)
+    if not bool(failed.any()):
         return factor
 
     size = matrix.shape[-1]
-    failed = (info != 0)[..., None, None]
-    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-    identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
-    scale = diagonal.detach().abs().mean(dim=-1)[..., None, None]
+    scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(dim=-1)
+    jitter = torch.zeros_like(scale)
     tried: list[float] = []
     if bool(torch.isfinite(matrix).all()):
         for relative in RELATIVE_JITTERS[matrix.dtype]:
-            jitter = torch.where(failed, relative * scale, torch.zeros_like(scale))
+            # Only what still fails goes a step up: a neighbour in the batch must not change a result.
+            jitter = torch.where(failed, relative * scale, jitter)
             tried.append(float(jitter.max()))
-            factor, info = torch.linalg.cholesky_ex(matrix + jitter * identity)
-            if not bool(info.any()):
+            factor, failed = _try_factor(
+                matrix + torch.diag_embed(jitter[..., None].expand(matrix.shape[:-1]))
+            )
+            if not bool(failed.any()):
                 warnings.warn(
                     f"{name} ({size} x {size}) was not positive definite in {str(matrix.dtype)[6:]}; "
                     f"added a jitter of {tried[-1]:.1e} to its diagonal.",
@@ -69,6 +70,13 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
                 )
                 return factor
     raise NotPositiveDefiniteError(name, size, _smallest_eigenvalue(matrix), tried, remedy)
+
+
+def _try_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors, and which of them are no good; an infinite diagonal passes LAPACK unnoticed."""
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    finite = torch.isfinite(factor.detach().diagonal(dim1=-2, dim2=-1)).all(dim=-1)
+    return factor, (info != 0) | ~finite
 
 
 def _smallest_eigenvalue(matrix: Tensor) -> float:

@@ -34,8 +34,8 @@ def chunk_slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
     """
     if chunk_size < 1:
         raise OptionError(f"chunk_size must be at least 1; got {chunk_size}.")
-    for start in range(0, n_rows, chunk_size):
-        yield slice(start, min(start + chunk_size, n_rows))
+    # Not a generator function: a wrong size is reported where it is passed, not at the first step.
+    return (slice(start, min(start + chunk_size, n_rows)) for start in range(0, n_rows, chunk_size))
 
 
 def map_rows(
@@ -51,6 +51,12 @@ def map_rows(
 
     Returns:
         The results for all rows, as one call of ``function`` would give them.
+
+    Example:
+        >>> import torch
+        >>> rows = torch.arange(5.0)
+        >>> map_rows(lambda part: (part**2,), rows, chunk_size=2, row_dim=0)
+        (tensor([ 0.,  1.,  4.,  9., 16.]),)
     """
     pieces = [function(rows[part]) for part in chunk_slices(rows.shape[0], chunk_size)]
     if not pieces:

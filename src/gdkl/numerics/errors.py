@@ -42,7 +42,8 @@ class NotPositiveDefiniteError(NumericsError):
         name: What the matrix is, in words.
         size: Its number of rows.
         smallest_eigenvalue: Of the worst matrix in the batch; NaN where the matrix is not finite.
-        jitters: The absolute jitters tried, in order.
+        jitters: The absolute jitters tried, in order; none where the matrix is not finite.
+        remedy: What the user can do.
     """
 
     def __init__(self, name: str, size: int, smallest_eigenvalue: float, jitters: Sequence[float], remedy: str):
@@ -51,7 +52,7 @@ class NotPositiveDefiniteError(NumericsError):
         self.smallest_eigenvalue = smallest_eigenvalue
         self.jitters = tuple(jitters)
         self.remedy = remedy
-        tried = ", ".join(f"{j:.1e}" for j in self.jitters)
+        tried = ", ".join(f"{j:.1e}" for j in self.jitters) or "none"
         super().__init__(
             f"{name} ({size} x {size}) is not positive definite: smallest eigenvalue "
             f"{smallest_eigenvalue:.3e}, jitters tried {tried}. {remedy}"

@@ -31,9 +31,8 @@ def available_memory(device: torch.device | str = "cpu") -> int:
     return min(_system_memory(), _cgroup_memory())
 
 
-def _system_memory() -> int:
+def _system_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
     """Memory that the operating system could give without swapping."""
-    meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -43,11 +42,16 @@ def _system_memory() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 2 if pages > 0 else 4 * GIB
 
 
-def _cgroup_memory() -> int:
+def _cgroup_memory(folder: Path = Path("/sys/fs/cgroup")) -> int:
     """What a container's limit leaves; practically infinite where there is none."""
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     try:
-        return max(int(limit.read_text()) - int(used.read_text()), 0)
+        limit = int((folder / "memory.max").read_text())
+        used = int((folder / "memory.current").read_text())
+        for line in (folder / "memory.stat").read_text().splitlines():
+            # File pages that nobody uses count as used, yet the kernel drops them when memory is asked for.
+            if line.startswith("inactive_file "):
+                used -= int(line.split()[1])
+        return max(limit - used, 0)
     except (OSError, ValueError):
         return 2**62
 
@@ -76,6 +80,9 @@ def require_memory(needed: int, *, what: str, remedy: str, device: torch.device 
 
     Raises:
         MemoryLimitError: If the device has less than ``needed`` bytes to give.
+
+    Example:
+        >>> require_memory(tensor_bytes(100, 100), what="A small matrix", remedy="Use fewer rows.")
     """
     usable = int(USABLE_PART * available_memory(device))
     if needed > usable:

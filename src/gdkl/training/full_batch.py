@@ -45,7 +45,7 @@ class Schedule:
         """Learning rate of a step, counted from 0.
 
         Example:
-            >>> [Schedule(10).rate(step) for step in (5, 6, 8)]
+            >>> [round(Schedule(10).rate(step), 6) for step in (5, 6, 8)]
             [0.01, 0.001, 0.0001]
         """
         passed = sum(step >= int(part * self.n_iter) for part in self.milestones)

@@ -1,0 +1,50 @@
+"""Result files: every claim of quality is one, with seeds, settings and versions, made by a command."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+
+from gdkl._version import __version__
+from gdkl.numerics import DataError, write_atomically
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """What a result may depend on beside its settings."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "gdkl": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "gpytorch": gpytorch.__version__,
+        "numpy": np.__version__,
+        "device": f"{device.type}: {name}",
+    }
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a result as JSON, atomically."""
+    content = json.dumps(result, indent=1) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: file.write(content.encode()))
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read a result file."""
+    try:
+        result = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not a result file: {error}.") from error
+    if not isinstance(result, dict) or "splits" not in result:
+        raise DataError(f"{path} is not a result file: it has no 'splits'.")
+    return result

@@ -1,0 +1,21 @@
+"""Settings that every test shares."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from hypothesis import settings
+
+
+def pytest_configure(config):
+    # A jitter that nobody expected fails the test. Set here and not in pyproject.toml: there, pytest would import the
+    # library before coverage starts to count.
+    config.addinivalue_line("filterwarnings", "error::gdkl.numerics.NumericsWarning")
+
+
+# Tests run side by side on few cores: threads that spin would cost more than they give.
+torch.set_num_threads(1)
+
+settings.register_profile("default", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("default")

@@ -1,0 +1,164 @@
+"""Each wrong input is one line that says what to do, a GdklError and a ValueError."""
+
+from __future__ import annotations
+
+import gpytorch
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from regressor_cases import MAKERS, table
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+import gdkl
+from gdkl import GdklError, GDKLRegressor
+
+X, Y = table(20)
+
+
+def _with(value, at=(3, 1)):
+    changed = X.copy()
+    changed[at] = value
+    return changed
+
+
+def _targets_with(value):
+    changed = Y.copy()
+    changed[3] = value
+    return changed
+
+
+class Infinite(nn.Linear):
+    def forward(self, input):
+        return super().forward(input) / 0
+
+
+class Flat(nn.Linear):
+    def forward(self, input):
+        return super().forward(input)[:, 0]
+
+
+BAD_DATA = {
+    "nan in X": (_with(np.nan), Y, r"X has NaN or infinite.*row 3, column 1.*(drop|impute)"),
+    "infinity in X": (_with(np.inf), Y, "X has NaN or infinite"),
+    "nan in y": (X, _targets_with(np.nan), "y has NaN or infinite.*row 3"),
+    "infinity in y": (X, _targets_with(-np.inf), "y has NaN or infinite"),
+    "a column of text": (pd.DataFrame(X).assign(city="Ghent"), Y, "not numeric: 'city'.*Encode"),
+    "dates": (pd.DataFrame(X).assign(day=pd.Timestamp("2020-01-01")), Y, "not numeric: 'day'"),
+    "text in an array": (np.full((20, 2), "a"), Y, "text.*encode"),
+    "three rows": (X[:3], Y[:3], "at least 4 rows.*3 samples"),
+    "one dimension": (X[:, 0], Y, "1-D.*reshape"),
+    "three dimensions": (X[None], Y, "3-D"),
+    "no columns": (X[:, :0], Y, "0 feature"),
+    "no rows": (X[:0], Y[:0], "0 sample"),
+    "constant target": (X, np.full(20, 3.0), "y is constant.*vary"),
+    "constant output": (X, np.stack([Y, Y * 0], axis=1), "y is constant in output 1"),
+    "every column constant": (np.ones((20, 2)), Y, "every column of X is constant"),
+    "short y": (X, Y[:-1], "20 rows and y has 19"),
+    "y of three dimensions": (X, Y[:, None, None], "shape"),
+    "y as text": (X, np.array(["a"] * 20), "y is not numeric.*classifier"),
+    "no y": (X, None, "requires y"),
+    "complex X": (X + 1j, Y, "Complex data not supported"),
+    "complex y": (X, Y + 1j, "Complex data not supported"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+@pytest.mark.parametrize("name", ["gdkl", "gp"])
+def test_bad_data(case, name):
+    rows, targets, message = BAD_DATA[case]
+    with pytest.raises(GdklError, match=f"(?i){message}") as caught:
+        MAKERS[name]().fit(rows, targets)
+    assert isinstance(caught.value, ValueError)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+BAD_OPTIONS = {
+    "beta": (-1.0, "beta=-1.0.*at least 0"),
+    "n_iter": (0, "n_iter=0.*at least 1"),
+    "n_members": (2.5, "n_members=2.5.*whole number"),
+    "learning_rate": (0.0, "learning_rate=0.0.*above 0"),
+    "weight_decay": (float("nan"), "weight_decay"),
+    "inference": ("magic", "inference='magic'.*auto, exact"),
+    "device": ("toaster", "device='toaster'.*cpu"),
+    "dtype": ("float16", "dtype='float16'.*float64"),
+    "guide": (7, "guide=7.*infinite network"),
+    "base_kernel": ("rbf", "base_kernel='rbf'.*GPyTorch"),
+    "feature_net": ("mlp", "feature_net='mlp'.*widths"),
+    "tol": (0.1, "tol and patience go together"),
+}
+
+
+@pytest.mark.parametrize("option", BAD_OPTIONS)
+def test_bad_options(option):
+    value, message = BAD_OPTIONS[option]
+    with pytest.raises(GdklError, match=message) as caught:
+        GDKLRegressor(**{"n_iter": 5, option: value}).fit(X, Y)
+    assert isinstance(caught.value, ValueError)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("feature_net", "message"),
+    [
+        (Infinite(4, 2), "NaN or infinite features"),
+        (Flat(4, 2), r"shape \(20, p\); got \(20,\)"),
+        (nn.Linear(7, 2), "feature_net failed on 20 rows of 4 columns"),
+        (nn.Sequential(nn.Linear(4, 2), nn.Unflatten(1, (1, 2))), "shape"),
+        (lambda columns: "net", "must return a torch.nn.Module"),
+        ([4, 0], "positive whole numbers"),
+        ([], "positive whole numbers"),
+    ],
+)
+def test_bad_networks(feature_net, message):
+    with pytest.raises(GdklError, match=message) as caught:
+        GDKLRegressor(n_iter=5, feature_net=feature_net).fit(X, Y)
+    assert isinstance(caught.value, ValueError)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_bad_input_at_predict():
+    model = MAKERS["nngp"]().fit(X, Y)
+    with pytest.raises(GdklError, match="X has 3 features, but NNGPRegressor is expecting 4"):
+        model.predict(X[:, :3])
+    with pytest.raises(GdklError, match="NaN"):
+        model.predict(_with(np.nan))
+    with pytest.raises(GdklError, match="not both"):
+        model.predict(X, return_std=True, return_cov=True)
+    with pytest.raises(GdklError, match="n_samples"):
+        model.sample_y(X, 0)
+
+
+def test_column_names_must_agree():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = MAKERS["nngp"]().fit(frame, Y)
+    with pytest.raises(GdklError, match="feature names should match"):
+        model.predict(frame.rename(columns={"a": "z"}))
+
+
+@pytest.mark.parametrize("call", ["predict", "predict_distribution", "sample_y"])
+def test_not_fitted(call):
+    with pytest.raises(gdkl.GdklError, match="not fitted") as caught:
+        getattr(MAKERS["gdkl"](), call)(X)
+    assert isinstance(caught.value, NotFittedError)
+
+
+def test_sample_weight_is_refused():
+    with pytest.raises(GdklError, match="sample_weight is not supported"):
+        MAKERS["gdkl"]().fit(X, Y, sample_weight=np.ones(20))
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        MAKERS["gdkl"]().fit(X, Y, weights=np.ones(20))
+
+
+def test_a_kernel_with_a_batch_shape_is_refused():
+    kernel = gpytorch.kernels.RBFKernel(batch_shape=torch.Size([2]))
+    with pytest.raises(GdklError, match="batch shape"):
+        MAKERS["gdkl"](base_kernel=kernel).fit(X, Y)
+
+
+def test_memory_is_checked_before_it_is_taken(monkeypatch):
+    monkeypatch.setattr("gdkl.numerics.memory.available_memory", lambda device: 1000)
+    with pytest.raises(GdklError, match="GiB") as caught:
+        MAKERS["gp"]().fit(X, Y)
+    assert isinstance(caught.value, MemoryError)

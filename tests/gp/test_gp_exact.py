@@ -1,0 +1,140 @@
+"""Exact posteriors against the textbook."""
+
+from __future__ import annotations
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dense
+from gdkl.gp import (
+    ExactPosterior,
+    GPyTorchKernel,
+    Noise,
+    condition,
+    rbf_kernel,
+    squared_distances,
+    take_rows,
+    take_targets,
+)
+from gdkl.numerics import OptionError
+
+
+def _random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@given(n1=st.integers(1, 12), n2=st.integers(1, 8), noise=st.floats(1e-4, 1.0), seed=st.integers(0, 1000))
+def test_condition_is_the_textbook_posterior(n1, n2, noise, seed):
+    x1, x2, y1 = _random(n1, 3, seed=seed), _random(n2, 3, seed=seed + 1), _random(n1, seed=seed + 2)
+    x2[0] = x1[0]  # a held-out row equal to an observed one
+    a, b = x1.numpy(), x2.numpy()
+    mean, covariance = dense.posterior(dense.rbf(a, a), dense.rbf(b, a), dense.rbf(b, b), y1.numpy(), noise)
+    K11, K21 = torch.as_tensor(dense.rbf(a, a)), torch.as_tensor(dense.rbf(b, a))
+    q = condition(K11, K21, torch.ones(n2, dtype=torch.float64), y1, torch.tensor(noise, dtype=torch.float64), name="K")
+    np.testing.assert_allclose(q.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(q.variance, np.diag(covariance), atol=1e-9)
+
+
+def test_exact_posterior_marginals_and_covariance_are_the_textbook_ones():
+    members, outputs, n, m = 2, 3, 15, 6
+    features, new, targets = _random(members, n, 4), _random(members, m, 4, seed=1), _random(members, outputs, n)
+    kernel = rbf_kernel((members, outputs)).double()
+    with torch.no_grad():
+        kernel.outputscale = torch.linspace(0.5, 2, members * outputs).reshape(members, outputs).double()
+        kernel.base_kernel.lengthscale = torch.linspace(0.8, 3, members * outputs).reshape(members, outputs, 1, 1)
+    noise = torch.linspace(0.01, 0.3, members * outputs, dtype=torch.float64).reshape(members, outputs)
+    posterior = ExactPosterior.condition(GPyTorchKernel(kernel), features, targets, noise, name="K")
+    marginals = posterior.marginals(new)
+    mean, covariance = posterior.covariance(new)
+    assert mean.shape == (members, outputs, m)
+    assert covariance.shape == (members, outputs, m, m)
+    for i in range(members):
+        for o in range(outputs):
+            a, b = features[i].numpy(), new[i].numpy()
+            options = {
+                "lengthscale": float(kernel.base_kernel.lengthscale[i, o].detach()),
+                "scale": float(kernel.outputscale[i, o].detach()),
+            }
+            expected_mean, expected_covariance = dense.posterior(
+                dense.rbf(a, a, **options),
+                dense.rbf(b, a, **options),
+                dense.rbf(b, b, **options),
+                targets[i, o].numpy(),
+                float(noise[i, o]),
+            )
+            np.testing.assert_allclose(marginals.mean[i, o], expected_mean, atol=1e-9)
+            np.testing.assert_allclose(mean[i, o], expected_mean, atol=1e-9)
+            np.testing.assert_allclose(covariance[i, o], expected_covariance, atol=1e-9)
+            np.testing.assert_allclose(marginals.variance[i, o], np.diag(expected_covariance), atol=1e-9)
+
+
+@pytest.mark.parametrize("ard", [None, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scaled_rbf_equals_gpytorch(ard, dtype):
+    kernel = rbf_kernel((2, 3), ard_num_dims=ard).to(dtype)
+    with torch.no_grad():
+        kernel.base_kernel.raw_lengthscale.uniform_(-1, 2)
+        kernel.raw_outputscale.uniform_(-1, 1)
+    x1, x2 = _random(2, 1, 7, 4).to(dtype), _random(2, 1, 5, 4, seed=1).to(dtype)
+    ours = GPyTorchKernel(kernel)
+    tolerance = {"atol": 1e-5 if dtype is torch.float32 else 1e-12, "rtol": 0}
+    torch.testing.assert_close(ours.cross(x1, x2), kernel(x1, x2).to_dense(), **tolerance)
+    torch.testing.assert_close(ours.gram(x1), kernel(x1).to_dense(), **tolerance)
+    torch.testing.assert_close(ours.diagonal(x1), kernel(x1, diag=True), **tolerance)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gram_is_exactly_symmetric_with_an_exact_diagonal(scale, dtype):
+    x = (scale * _random(1, 1, 30, 5)).to(dtype)
+    x[..., 7, :] = x[..., 3, :]
+    kernel = GPyTorchKernel(rbf_kernel((1, 2)).to(dtype))
+    K = kernel.gram(x)
+    assert torch.equal(K, K.mT)
+    assert torch.equal(K.diagonal(dim1=-2, dim2=-1), kernel.diagonal(x))
+
+
+def test_other_gpytorch_kernels_go_through_gpytorch():
+    base = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=2.5, active_dims=[0, 2]))
+    kernel = GPyTorchKernel((base + gpytorch.kernels.LinearKernel()).double())
+    x1, x2 = _random(4, 3), _random(5, 3, seed=1)
+    torch.testing.assert_close(kernel.cross(x1, x2), kernel.kernel(x1, x2).to_dense())
+    torch.testing.assert_close(kernel.diagonal(x1), kernel.gram(x1).diagonal())
+
+
+def test_active_dims_of_an_rbf_are_respected():
+    kernel = GPyTorchKernel(gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(active_dims=[1])).double())
+    x = _random(4, 3)
+    moved = x.clone()
+    moved[:, 0] += 5
+    torch.testing.assert_close(kernel.gram(x), kernel.gram(moved))
+
+
+def test_squared_distances_keep_their_digits_far_from_the_origin():
+    x = _random(6, 3)
+    torch.testing.assert_close(squared_distances(x + 1e6), squared_distances(x), rtol=1e-8, atol=1e-8)
+    expected = torch.cdist(x, x).square()
+    torch.testing.assert_close(squared_distances(x, x), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_take_picks_each_members_own_rows():
+    rows, targets = _random(2, 5, 3), _random(2, 4, 5)
+    index = torch.tensor([[3, 1], [0, 4]])
+    assert torch.equal(take_rows(rows, index)[1], rows[1, [0, 4]])
+    assert torch.equal(take_targets(targets, index)[0], targets[0][:, [3, 1]])
+    several = torch.stack([index, index.flip(0)])
+    assert torch.equal(take_targets(targets, several)[1, 0], targets[0][:, [0, 4]])
+
+
+def test_noise_starts_where_told_and_never_falls_below_its_floor():
+    noise = Noise((2, 1), start=0.3, floor=1e-3)
+    np.testing.assert_allclose(noise().detach(), 0.3)
+    with torch.no_grad():
+        noise.raw.fill_(-1e3)
+    assert bool((noise() >= 1e-3).all())
+    with pytest.raises(OptionError, match="above its floor"):
+        Noise((1,), start=1e-5)

@@ -1,0 +1,105 @@
+"""The UCI experiment on a small scale: the protocol's splits, the batch, the result files and the table."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from gdkl import GdklError, GPRegressor, NNGPRegressor, datasets
+from gdkl.paper import published, read_result, uci, uci_table, write_result
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def made_table():
+    """A stand-in for a real dataset, small enough for a test."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = 3 * np.sin(X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=40) + 10
+    return datasets.Table(X, y, ("a", "b", "c"), "y", name="boston")
+
+
+@pytest.fixture
+def small(monkeypatch, made_table):
+    monkeypatch.setattr(datasets, "load", lambda name, data_dir=None: made_table)
+    return made_table
+
+
+@pytest.mark.parametrize("method", list(uci.Method))
+def test_every_method_scores_every_split(small, method):
+    protocol = uci.Protocol(seeds=3, gdkl_iterations=8, dkl_iterations=8)
+    result = uci.run("boston", method, protocol, device=CPU)
+    assert [split["seed"] for split in result["splits"]] == [0, 1, 2]
+    for split in result["splits"]:
+        assert np.isfinite([*split["train"].values(), *split["test"].values()]).all()
+    assert result["protocol"]["gdkl_iterations"] == 8
+    assert result["versions"]["torch"] == torch.__version__
+    json.dumps(result)
+
+
+@pytest.mark.parametrize(
+    ("method", "estimator"), [(uci.Method.NNGP, NNGPRegressor), (uci.Method.GP_RBF_CONVERGED, GPRegressor)]
+)
+def test_the_batch_scores_as_the_estimator_does(small, method, estimator):
+    """Splits, scaling and scores of the experiment are those a user gets by hand."""
+    result = uci.run("boston", method, uci.Protocol(seeds=2), device=CPU)
+    for seed in range(2):
+        order = np.arange(40)
+        np.random.RandomState(seed).shuffle(order)
+        train, test = order[:36], order[36:]
+        model = estimator().fit(small.X[train], small.y[train])
+        p = model.predict_distribution(small.X[test])
+        scores = result["splits"][seed]["test"]
+        assert scores["log_likelihood"] == pytest.approx(p.log_prob(small.y[test]).mean(), rel=1e-4)
+        assert scores["rmse"] == pytest.approx(np.sqrt(((p.mean - small.y[test]) ** 2).mean()), rel=1e-4)
+
+
+def test_members_of_a_batch_do_not_feel_each_other(small):
+    """More splits in the batch leave the others' training rows, and so their guides, as they were."""
+    two = uci.run("boston", uci.Method.NNGP, uci.Protocol(seeds=2), device=CPU)
+    three = uci.run("boston", uci.Method.NNGP, uci.Protocol(seeds=3), device=CPU)
+    for a, b in zip(two["splits"], three["splits"], strict=False):
+        assert a["test"]["rmse"] == pytest.approx(b["test"]["rmse"], rel=1e-6)
+
+
+def test_unknown_datasets_and_no_seeds_are_refused():
+    with pytest.raises(GdklError, match="boston, energy, concrete"):
+        uci.load_splits("protein", 1, None, CPU)
+    with pytest.raises(GdklError, match="at least 1"):
+        uci.load_splits("boston", 0, None, CPU)
+
+
+def test_results_survive_a_file_and_stand_beside_the_paper(small, tmp_path):
+    result = uci.run("boston", uci.Method.NNGP, uci.Protocol(seeds=2), device=CPU)
+    write_result(tmp_path / "sub" / "boston-nngp.json", result)
+    again = read_result(tmp_path / "sub" / "boston-nngp.json")
+    assert again == json.loads(json.dumps(result))
+    console = Console(width=160, record=True, file=None)
+    console.print(uci_table([again]))
+    text = console.export_text()
+    assert "-2.49 ± 0.16" in text
+    assert "3.19 ± 0.70" in text
+    mean = np.mean([split["test"]["log_likelihood"] for split in result["splits"]])
+    assert f"{mean:.2f} ±" in text
+
+
+def test_other_files_are_no_results(tmp_path):
+    (tmp_path / "a.json").write_text("[1, 2]")
+    (tmp_path / "b.json").write_text("{broken")
+    for name in ("a.json", "b.json", "missing.json"):
+        with pytest.raises(GdklError, match="not a result file"):
+            read_result(tmp_path / name)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GdklError, match="cannot write"):
+        write_result(tmp_path / "file" / "a.json", {})
+
+
+def test_published_cells():
+    assert published("uci_test", "gdkl", "energy.rmse").mean == 0.28
+    assert published("objectives", "distillation", "boston.ll").mean == -2.51
+    assert published("uci_test", "gdkl", "energy.ece") is None

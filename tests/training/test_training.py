@@ -1,0 +1,219 @@
+"""The full-batch loop: schedule, callbacks, interrupts, numerical failure."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from gdkl.numerics import DataError, NumericsError, NumericsWarning, OptionError
+from gdkl.objectives import ObjectiveValue
+from gdkl.training import (
+    Callback,
+    EarlyStopping,
+    History,
+    ProgressDisplay,
+    Schedule,
+    SplitSampler,
+    StepReport,
+    train_full_batch,
+)
+
+
+class Quadratic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.x = nn.Parameter(torch.tensor([3.0, -2.0], dtype=torch.float64))
+
+    def loss(self, step):
+        value = self.x.square()
+        return ObjectiveValue(value, {"square": value})
+
+
+def _train(module, n_iter, callbacks=(), loss=None):
+    return train_full_batch(module, module.parameters(), loss or module.loss, Schedule(n_iter, 0.05), callbacks)
+
+
+def test_it_minimises_and_reports_every_step():
+    module, history = Quadratic(), History()
+    outcome = _train(module, 400, [history])
+    assert outcome.steps == 400
+    assert not outcome.interrupted
+    assert float(module.x.detach().abs().max()) < 1e-3
+    assert [row["step"] for row in history.rows] == list(range(1, 401))
+    assert history.rows[0]["objective"] == pytest.approx((9 + 4) / 2)
+    assert history.rows[0]["square"] == history.rows[0]["objective"]
+    assert not module.training
+
+
+@given(n_iter=st.integers(1, 10_000))
+def test_rate_falls_tenfold_at_60_and_80_percent(n_iter):
+    schedule = Schedule(n_iter)
+    rates = [schedule.rate(step) for step in range(n_iter)]
+    assert sum(rate > 9e-3 for rate in rates) == int(0.6 * n_iter)
+    assert sum(rate < 2e-4 for rate in rates) == n_iter - int(0.8 * n_iter)
+
+
+def test_bad_schedules_are_refused():
+    with pytest.raises(OptionError, match="n_iter"):
+        Schedule(0)
+    with pytest.raises(OptionError, match="learning_rate"):
+        Schedule(10, learning_rate=0.0)
+
+
+def test_a_callback_can_stop_training_and_all_are_told_of_the_end():
+    class Stopper(Callback):
+        ended = 0
+
+        def on_step(self, report: StepReport):
+            return report.step == 7
+
+        def on_end(self):
+            self.ended += 1
+
+    stopper, history = Stopper(), History()
+    outcome = _train(Quadratic(), 100, [stopper, history])
+    assert (outcome.steps, outcome.stopped) == (7, True)
+    assert len(history.rows) == 7
+    assert stopper.ended == 1
+
+
+def test_early_stopping_waits_for_its_patience_and_then_stops():
+    stopping = EarlyStopping(tol=1e-3, patience=20, window=5)
+    answers = []
+    for step in range(1, 200):
+        objective = max(1.0 - 0.01 * step, 0.5)  # falls until step 50
+        answers.append(bool(stopping.on_step(StepReport(step, 1000, {"objective": objective}))))
+    first = answers.index(True) + 1
+    assert 65 <= first <= 100
+
+
+@pytest.mark.parametrize(("tol", "patience"), [(-1.0, 5), (float("nan"), 5), (0.1, 0)])
+def test_early_stopping_refuses_nonsense(tol, patience):
+    with pytest.raises(OptionError):
+        EarlyStopping(tol, patience)
+
+
+class PressCtrlC(Callback):
+    def __init__(self, at):
+        self.at = at
+
+    def on_step(self, report):
+        if report.step in self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_training_after_the_step_with_a_usable_state():
+    module = Quadratic()
+    before = signal.getsignal(signal.SIGINT)
+    outcome = _train(module, 1000, [PressCtrlC({10})])
+    assert outcome.interrupted
+    assert outcome.steps == 10
+    assert bool(torch.isfinite(module.x).all())
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_raises_at_once():
+    class Twice(Callback):
+        def on_step(self, report):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        _train(Quadratic(), 1000, [Twice()])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_failure_falls_back_to_a_good_state_and_says_where():
+    module = Quadratic()
+
+    def loss(step):
+        value = module.x.square() * (torch.nan if step == 120 else 1.0)
+        return ObjectiveValue(value, {"square": value})
+
+    with pytest.warns(NumericsWarning, match=r"step 121 of 1000.*square"):
+        outcome = _train(module, 1000, loss=loss)
+    assert outcome.failed
+    reference = Quadratic()
+    train_full_batch(reference, reference.parameters(), reference.loss, Schedule(1000, 0.05), [_StopAt(100)])
+    torch.testing.assert_close(module.x, reference.x)
+
+
+class _StopAt(Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, report):
+        return report.step == self.step
+
+
+def test_a_gradient_that_overflows_in_the_last_step_is_undone():
+    module = Quadratic()
+
+    def loss(step):
+        value = module.x.square()
+        if step == 9:
+            # Finite in value, infinite in gradient.
+            value = value + torch.sqrt(module.x * 0)
+        return ObjectiveValue(value, {"square": value})
+
+    _train(module, 10, loss=loss)
+    assert bool(torch.isfinite(module.x).all())
+
+
+def test_a_failure_before_anything_was_learned_is_an_error():
+    module = Quadratic()
+
+    def loss(step):
+        return ObjectiveValue(module.x * torch.nan, {"bad": module.x * torch.nan})
+
+    with pytest.raises(NumericsError, match="bad"):
+        _train(module, 10, loss=loss)
+
+
+def test_progress_away_from_a_terminal_is_plain_lines():
+    stream = io.StringIO()
+    _train(Quadratic(), 100, [ProgressDisplay("quadratic", stream)])
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[-1].startswith("quadratic: step 100 of 100, objective ")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_progress_on_a_terminal_is_a_bar():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    _train(Quadratic(), 100, [ProgressDisplay("quadratic", stream)])
+    assert "quadratic" in stream.getvalue()
+    assert "100/100" in stream.getvalue()
+
+
+@given(n=st.integers(2, 40), members=st.integers(1, 3), seed=st.integers(0, 100))
+def test_splits_are_halves_that_share_nothing_and_miss_nothing(n, members, seed):
+    split = SplitSampler(n, members, seed).draw(3)
+    joined = torch.cat([split.observed, split.held_out], dim=-1).sort(dim=-1).values
+    assert torch.equal(joined, torch.arange(n).expand(3, members, n))
+    assert split.observed.shape[-1] == n // 2
+
+
+def test_splits_are_fresh_reproducible_and_uniform():
+    sampler = SplitSampler(10, members=1, seed=0)
+    first, second = sampler.draw(5), sampler.draw(5)
+    assert not torch.equal(first.observed, second.observed)
+    again = SplitSampler(10, members=1, seed=0).draw(10)
+    assert torch.equal(again.observed, torch.cat([first.observed, second.observed]))
+    counts = np.bincount(SplitSampler(10, members=1, seed=1).draw(4000).observed.flatten().numpy())
+    # Each row is observed with probability one half: 2000 ± 32.
+    assert np.abs(counts - 2000).max() < 5 * 32
+    with pytest.raises(DataError, match="at least 2 rows"):
+        SplitSampler(1, members=1, seed=0)
