@@ -27,7 +27,9 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("demo",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")], ids=" ".join
+    "arguments",
+    [(), ("demo",), ("reproduce",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")],
+    ids=" ".join,
 )
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_every_command_has_help_with_an_example(arguments: tuple[str, ...], option: str) -> None:

@@ -10,6 +10,7 @@ from gdkl._version import __version__
 from gdkl.cli import datasets
 from gdkl.cli.demo import demo
 from gdkl.cli.failures import OneLineGroup
+from gdkl.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="gdkl",
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 
 app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)
+app.command()(reproduce)
 app.add_typer(datasets.app, name="datasets")
 
 

@@ -81,7 +81,7 @@ def bands_figure(
 def _shared_legend(figure: Figure) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     legend = figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
-    for handle, label in zip(legend.legend_handles, labels, strict=True):
+    for handle, original, label in zip(legend.legend_handles, handles, labels, strict=True):
         # It speaks for all panels, so it takes no model's colour.
-        if label not in ("truth", "data"):
-            setp(handle, color=GREY)
+        if handle is not None and label not in ("truth", "data"):
+            setp(handle, color=GREY, alpha=original.get_alpha())
