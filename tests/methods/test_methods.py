@@ -106,15 +106,11 @@ def test_more_training_lowers_every_split_objective():
         assert np.mean(values[-50:]) < np.mean(values[:20]) - 0.01
 
 
-def test_the_default_kernel_can_start_at_the_features_distance():
+def test_noise_starts_where_told():
     data = _data(members=2, outputs=2)
-    torch.manual_seed(0)
-    model = build_deep_kernel(data, _options(scale_from_features=True))
-    features = model.network(data.rows).detach().numpy()
-    for i in range(2):
-        pairs = [((a - b) ** 2).sum() for j, a in enumerate(features[i]) for k, b in enumerate(features[i]) if j != k]
-        found = model.kernel.kernel.base_kernel.lengthscale[i].detach().flatten()
-        np.testing.assert_allclose(found, np.sqrt(np.mean(pairs)), rtol=1e-6)
+    start = torch.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=torch.float64)
+    model = build_deep_kernel(data, _options(noise_start=start))
+    torch.testing.assert_close(model.noise().detach(), start)
 
 
 def test_the_guide_alone_predicts_as_its_textbook_posterior():

@@ -42,9 +42,7 @@ def test_every_method_scores_every_split(small, method):
     json.dumps(result)
 
 
-@pytest.mark.parametrize(
-    ("method", "estimator"), [(uci.Method.NNGP, NNGPRegressor), (uci.Method.GP_RBF_CONVERGED, GPRegressor)]
-)
+@pytest.mark.parametrize(("method", "estimator"), [(uci.Method.NNGP, NNGPRegressor), (uci.Method.GP_RBF, GPRegressor)])
 def test_the_batch_scores_as_the_estimator_does(small, method, estimator):
     """Splits, scaling and scores of the experiment are those a user gets by hand."""
     result = uci.run("boston", method, uci.Protocol(seeds=2), device=CPU)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpytorch.kernels import Kernel
@@ -10,6 +11,7 @@ from gpytorch.kernels import Kernel
 from gdkl.estimators.base import RegressorBase
 from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel, network_builder
 from gdkl.estimators.validation import check_number
+from gdkl.gp import NOISE_START
 from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
 from gdkl.methods import (
     DeepKernelOptions,
@@ -140,7 +142,11 @@ class GDKLRegressor(DeepKernelRegressor):
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), data.rows, data.targets)
-        return fit_gdkl(data.repeat(self.n_members), guide, self._options(seed, callbacks), beta=self.beta)
+        # The guide knows how noisy the targets are before the student has made a step; where it sees less noise than
+        # the published start, that stays.
+        start = guide.noise.clamp_min(NOISE_START).cpu()
+        options = replace(self._options(seed, callbacks), noise_start=start)
+        return fit_gdkl(data.repeat(self.n_members), guide, options, beta=self.beta)
 
 
 class DKLRegressor(DeepKernelRegressor):

@@ -22,7 +22,7 @@ class Noise(nn.Module):
 
     Args:
         batch_shape: Shape of the variances, ``(members, outputs)`` in training.
-        start: Initial variance.
+        start: Initial variance, one for all entries or one each.
         floor: Smallest variance that can be reached.
 
     Example:
@@ -30,13 +30,13 @@ class Noise(nn.Module):
         tensor([[0.5000, 0.5000]], dtype=torch.float64, grad_fn=<RoundBackward1>)
     """
 
-    def __init__(self, batch_shape: tuple[int, ...], start: float = NOISE_START, floor: float = NOISE_FLOOR):
+    def __init__(self, batch_shape: tuple[int, ...], start: float | Tensor = NOISE_START, floor: float = NOISE_FLOOR):
         super().__init__()
-        if not 0 <= floor < start:
+        variances = torch.as_tensor(start, dtype=torch.float64).expand(batch_shape)
+        if floor < 0 or not bool((variances > floor).all()):
             raise OptionError(f"noise must start above its floor; got start={start!r}, floor={floor!r}.")
         self.floor = floor
-        raw = math.log(math.expm1(start - floor))
-        self.raw = nn.Parameter(torch.full(batch_shape, raw, dtype=torch.float64))
+        self.raw = nn.Parameter(torch.log(torch.expm1(variances - floor)))
 
     def forward(self) -> Tensor:
         """The variances."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from gdkl.gp import (
+    NOISE_START,
     ExactPosterior,
     GPyTorchKernel,
     Marginals,
@@ -19,7 +19,6 @@ from gdkl.gp import (
     Split,
     condition,
     rbf_kernel,
-    squared_distances,
     take_rows,
     take_targets,
 )
@@ -44,8 +43,7 @@ class DeepKernelOptions:
         schedule: Steps and learning rates.
         feature_net: Builds a network from the number of columns.
         base_kernel: Kernel over the features; None for a scaled RBF with one lengthscale.
-        scale_from_features: Whether the default kernel starts with a lengthscale of the features' typical distance.
-            A fresh network's features lie close together; a fixed lengthscale then sees them all as one point.
+        noise_start: Initial noise variance, one for all or one a member and output.
         weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
         seed: Of the initial weights, dropout and the splits.
         callbacks: Called after each step.
@@ -54,7 +52,7 @@ class DeepKernelOptions:
     schedule: Schedule
     feature_net: Callable[[int], nn.Module] = MLP
     base_kernel: Kernel | None = None
-    scale_from_features: bool = False
+    noise_start: float | Tensor = NOISE_START
     weight_decay: float = 0.0
     seed: int = 0
     callbacks: Sequence[Callback] = field(default=())
@@ -102,26 +100,9 @@ def build_deep_kernel(data: TrainingData, options: DeepKernelOptions) -> DeepKer
     networks = [options.feature_net(data.rows.shape[-1]).to(data.rows) for _ in range(data.members)]
     shape = (data.members, data.outputs)
     kernel = rbf_kernel(shape) if options.base_kernel is None else batch_kernel(options.base_kernel, shape)
-    model = DeepKernel(Members(networks), GPyTorchKernel(kernel), Noise(shape)).to(data.rows)
+    model = DeepKernel(Members(networks), GPyTorchKernel(kernel), Noise(shape, options.noise_start)).to(data.rows)
     check_features(model.network, data.rows)
-    if options.base_kernel is None and options.scale_from_features:
-        set_lengthscale(kernel, typical_distance(model.network, data.rows))
     return model
-
-
-@torch.no_grad()
-def typical_distance(network: nn.Module, rows: Tensor) -> Tensor:
-    """Root mean squared distance between features of different rows, ``(members,)``."""
-    squared = squared_distances(network(rows))
-    n = rows.shape[1]
-    return (squared.sum(dim=(-2, -1)) / (n * (n - 1))).sqrt()
-
-
-def set_lengthscale(kernel: Kernel, value: Tensor) -> None:
-    """Start a scaled RBF of batch shape ``(members, outputs)`` at a lengthscale a member, ``(members,)``."""
-    rbf = cast(Any, kernel.base_kernel)
-    # Features that are all one point have no distance to start from.
-    rbf.lengthscale = value.clamp_min(1e-6)[:, None, None, None].expand(rbf.raw_lengthscale.shape)
 
 
 def batch_kernel(kernel: Kernel, shape: tuple[int, ...]) -> Kernel:
