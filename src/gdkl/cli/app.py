@@ -23,7 +23,9 @@ app = typer.Typer(
 )
 
 app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)
-app.command()(reproduce)
+app.command(epilog="Example:  gdkl reproduce uci --datasets boston,energy --methods gdkl,nngp --data-dir data")(
+    reproduce
+)
 app.add_typer(datasets.app, name="datasets")
 
 

@@ -11,13 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gdkl.cli.failures import say
+from gdkl.cli.failures import PIPE_WIDTH, say
 from gdkl.datasets import Origin, cache_dir, describe, fetch, load, locate, names
 
 app = typer.Typer(help="List the named datasets, or fetch one.", epilog="Example:  gdkl datasets list")
-
-#: Columns of the table where it goes to a file or another program.
-_PIPE_WIDTH = 240
 
 DataDir = Annotated[
     Path | None,
@@ -45,7 +42,7 @@ def list_datasets(data_dir: DataDir = None) -> None:
         info = describe(name)
         table.add_row(name, str(info.rows), str(info.columns), str(len(info.target_names)), _copy(name, data_dir))
     # Paths stay in one piece where another program reads them.
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
 def _copy(name: str, data_dir: Path | None) -> str:

@@ -17,6 +17,8 @@ from typer.core import TyperGroup
 
 from gdkl.numerics import GdklError, GdklWarning
 
+#: Columns of a table that goes to a file or another program.
+PIPE_WIDTH = 240
 #: Exit code after a wrong input.
 WRONG_INPUT = 2
 #: Exit code after Ctrl-C, as shells have it.

@@ -5,22 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from gdkl.cli.failures import PIPE_WIDTH, say
 from gdkl.numerics import OptionError, resolve_device
 from gdkl.paper import read_result, uci, uci_table, write_result
 from gdkl.training import ProgressDisplay
-
-_HELP = """Run one of the paper's experiments, all seeds, and print the figures beside the paper's.
-
-Every dataset and method is one result file with seeds, settings and versions. A file that is already there with the
-same settings is kept, so that an interrupted run goes on where it stopped.
-
-Example: gdkl reproduce uci --datasets boston,energy --methods gdkl,nngp --data-dir data
-"""
 
 
 def _choices(text: str, allowed: tuple[str, ...], what: str) -> list[str]:
@@ -44,25 +37,28 @@ def reproduce(
     gdkl_steps: Annotated[int, typer.Option(help="GDKL's gradient steps.", min=1)] = 7000,
     dkl_steps: Annotated[int, typer.Option(help="DKL's gradient steps.", min=1)] = 8000,
 ) -> None:
-    """Run one of the paper's experiments and print our figures beside the paper's."""
+    """Run one of the paper's experiments, all seeds, and print our figures beside the paper's.
+
+    Every dataset and method is one result file with seeds, settings and versions. A file that is already there with
+    the same settings is kept, so that an interrupted run goes on where it stopped.
+    """
     if experiment != "uci":
         raise OptionError(f"experiment {experiment!r} is not known: use uci.")
     place = resolve_device(device)
     protocol = uci.Protocol(seeds=seeds, gdkl_iterations=gdkl_steps, dkl_iterations=dkl_steps)
-    console = Console()
-    results = []
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    results: list[dict[str, Any]] = []
     for name in _choices(datasets, uci.DATASETS, "unknown dataset"):
         for method in _choices(methods, tuple(uci.Method), "unknown method"):
             path = output / "uci" / f"{name}-{method}.json"
-            if path.exists() and (found := read_result(path))["protocol"] == asdict(protocol):
+            if path.exists() and (found := read_result(path)).get("protocol") == asdict(protocol):
+                say(f"{name} {method}: kept from {path}")
                 results.append(found)
                 continue
-            progress = ProgressDisplay(f"{name} {method}, {seeds} splits", sys.stderr)
+            say(f"{name} {method}: {seeds} splits on {place}")
+            progress = ProgressDisplay(f"{name} {method}", sys.stderr)
             result = uci.run(name, uci.Method(method), protocol, data_dir=data_dir, device=place, callbacks=[progress])
             write_result(path, result)
             results.append(result)
     console.print(uci_table(results))
     console.print(f"Result files: {output / 'uci'}")
-
-
-reproduce.__doc__ = _HELP

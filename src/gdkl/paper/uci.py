@@ -25,7 +25,7 @@ from gdkl.methods import (
     fit_gp,
     fit_nngp,
 )
-from gdkl.numerics import OptionError
+from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.results import versions
 from gdkl.predictive import FloatArray, Predictive
 from gdkl.training import Callback, Schedule
@@ -192,6 +192,11 @@ def _fit(method: Method, data: TrainingData, protocol: Protocol, callbacks: Sequ
         else:
             options = _options(protocol, protocol.gdkl_iterations, callbacks, weight_decay=0.0)
             model = fit_gdkl(data, guide, options, beta=protocol.beta, objective=_OBJECTIVES[method])
+    if model.outcome is not None and model.outcome.interrupted:
+        # A model stopped half-way is of use to a user and no result of the protocol.
+        raise KeyboardInterrupt
+    if model.outcome is not None and model.outcome.failed:
+        raise NumericsError(f"{method} failed after {model.outcome.steps} steps: no result is written.")
     return [_predictor(model, index) for index in range(data.members)]
 
 

@@ -1,0 +1,84 @@
+"""``gdkl reproduce``: files a run can go on from, one line for a wrong option, nothing for an interrupted run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gdkl import datasets
+from gdkl.cli.app import app
+from gdkl.training import ProgressDisplay
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    table = datasets.Table(X, np.sin(X[:, 0]) + X[:, 1], ("a", "b", "c"), "y", name="boston")
+    monkeypatch.setattr(datasets, "load", lambda name, data_dir=None: table)
+
+
+def _run(folder, *more):
+    words = ["reproduce", "uci", "--datasets", "boston", "--seeds", "2", "--gdkl-steps", "5", "--dkl-steps", "5"]
+    return CliRunner().invoke(app, [*words, "--output", str(folder), "--device", "cpu", *more])
+
+
+def test_it_prints_ours_beside_the_papers_and_writes_a_file_a_method(tmp_path):
+    done = _run(tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "-2.47 ± 0.14" in done.stdout
+    names = {path.name for path in (tmp_path / "uci").iterdir()}
+    assert names == {f"boston-{method}.json" for method in ("gdkl", "dkl", "nngp", "gp_rbf")}
+    result = json.loads((tmp_path / "uci" / "boston-gdkl.json").read_text())
+    assert result["protocol"]["gdkl_iterations"] == 5
+    assert len(result["splits"]) == 2
+
+
+def test_a_second_run_keeps_what_is_there_unless_the_settings_changed(tmp_path):
+    _run(tmp_path, "--methods", "nngp,gdkl")
+    path = tmp_path / "uci" / "boston-gdkl.json"
+    before = path.stat().st_mtime_ns
+    again = _run(tmp_path, "--methods", "nngp,gdkl")
+    assert "boston gdkl: kept" in again.stderr
+    assert path.stat().st_mtime_ns == before
+    other = _run(tmp_path, "--methods", "gdkl", "--gdkl-steps", "6")
+    assert "kept" not in other.stderr
+    assert json.loads(path.read_text())["protocol"]["gdkl_iterations"] == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--methods", "magic"], "unknown method magic: use gdkl"),
+        (["--datasets", "iris"], "unknown dataset iris: use boston"),
+        (["--device", "toaster"], "device='toaster'"),
+        (["--seeds", "0"], "seeds"),
+    ],
+)
+def test_a_wrong_option_is_one_line(tmp_path, words, message):
+    done = _run(tmp_path, *words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_experiment_is_one_line(tmp_path):
+    done = CliRunner().invoke(app, ["reproduce", "moon", "--output", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "experiment 'moon' is not known" in done.stderr
+
+
+def test_an_interrupted_run_leaves_no_result(tmp_path, monkeypatch):
+    def press(self, report):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ProgressDisplay, "on_step", press)
+    done = _run(tmp_path, "--methods", "gdkl", "--gdkl-steps", "50")
+    assert done.exit_code == 130
+    assert not (tmp_path / "uci").exists()
