@@ -1,23 +1,35 @@
 """Infinite-width networks in PyTorch: layers in, NNGP and NTK covariances out."""
 
 from gdkl.infinite.builders import mlp
-from gdkl.infinite.erf import Erf, Identity
+from gdkl.infinite.elementwise import Elementwise
+from gdkl.infinite.erf import Erf, SigmoidLike
+from gdkl.infinite.gaussian import Gaussian
+from gdkl.infinite.gelu import GELU
+from gdkl.infinite.identity import Identity
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
 from gdkl.infinite.spec import from_spec
+from gdkl.infinite.waves import RBF, Cos, Sin
 
 __all__ = [
+    "GELU",
+    "RBF",
     "ABReLU",
     "Abs",
+    "Cos",
+    "Elementwise",
     "Erf",
+    "Gaussian",
     "Identity",
     "InfiniteNetwork",
     "LeakyReLU",
     "Linear",
     "ReLU",
     "Sequential",
+    "SigmoidLike",
     "Sign",
+    "Sin",
     "from_spec",
     "mlp",
 ]

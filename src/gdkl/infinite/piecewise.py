@@ -103,7 +103,7 @@ class ABReLU(Activation):
         return ((self.a + self.b) / 2) ** 2, ((self.b - self.a) / 2) ** 2
 
     @property
-    def _two_sided(self) -> bool:
+    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         # c = −1 turns into c = 1 where the even part is alone, and stays c = −1 where the odd part is.
         odd, even = self._parts
         return odd < even
@@ -122,6 +122,10 @@ class ABReLU(Activation):
         t = pair.t * (1 - share) + folded * share
         u = pair.u * (1 - share) + (2 - folded) * share
         return t, u
+
+    def deficit(self, pair: Pair) -> Tensor:
+        """The first of ``deficits``."""
+        return self.deficits(pair)[0]
 
     def slope(self, pair: Pair) -> Tensor:
         """E[φ'φ'] = odd part + even part · E[sign(u) sign(v)]."""
@@ -197,7 +201,6 @@ class Sign(Activation):
     """
 
     _wide = False
-    _two_sided = True
 
     def variance(self, q: Tensor) -> Tensor:
         """One, and zero where nothing arrives."""
@@ -206,6 +209,10 @@ class Sign(Activation):
     def deficits(self, pair: Pair) -> tuple[Tensor, Tensor]:
         """1 ∓ (2/π)·arcsin c = (2/π)·(angle to the other, or to its opposite)."""
         return (2 / math.pi) * angle(pair.t, pair.u), (2 / math.pi) * angle(pair.u, pair.t)
+
+    def deficit(self, pair: Pair) -> Tensor:
+        """The first of ``deficits``."""
+        return self.deficits(pair)[0]
 
     def slope(self, pair: Pair) -> Tensor:
         """Zero by convention."""

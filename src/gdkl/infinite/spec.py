@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gdkl.infinite.erf import Erf, Identity
+from gdkl.infinite.erf import Erf, SigmoidLike
+from gdkl.infinite.gaussian import Gaussian
+from gdkl.infinite.gelu import GELU
+from gdkl.infinite.identity import Identity
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
+from gdkl.infinite.waves import RBF, Cos, Sin
 from gdkl.numerics import OptionError
 
 #: Activations by their name in a spec; the other entries of the spec are the arguments.
@@ -19,6 +23,12 @@ ACTIVATIONS: dict[str, Callable[..., InfiniteNetwork]] = {
     "abs": Abs,
     "sign": Sign,
     "erf": Erf,
+    "sigmoid_like": SigmoidLike,
+    "gelu": GELU,
+    "gaussian": Gaussian,
+    "rbf": RBF,
+    "sin": Sin,
+    "cos": Cos,
     "identity": Identity,
 }
 

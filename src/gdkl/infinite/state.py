@@ -91,7 +91,7 @@ class State:
 
     def other_side(self) -> Tensor:
         """1 + c, from ``u`` where it is carried."""
-        return 2 - self.t if self.u is None else self.u
+        return (2 - self.t).clamp_min(0) if self.u is None else self.u
 
     def covariance(self) -> Tensor:
         """The covariance k of each pair."""
