@@ -1,14 +1,18 @@
 """Infinite-width networks in PyTorch: layers in, NNGP and NTK covariances out."""
 
 from gdkl.infinite.builders import mlp
+from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.erf import Erf, SigmoidLike
 from gdkl.infinite.gaussian import Gaussian
 from gdkl.infinite.gelu import GELU
-from gdkl.infinite.identity import Identity
+from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
+from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
+from gdkl.infinite.residual import Residual
 from gdkl.infinite.spec import from_spec
 from gdkl.infinite.waves import RBF, Cos, Sin
 
@@ -17,15 +21,22 @@ __all__ = [
     "RBF",
     "ABReLU",
     "Abs",
+    "AvgPool2d",
+    "Conv2d",
     "Cos",
+    "Dropout",
     "Elementwise",
     "Erf",
+    "Flatten",
     "Gaussian",
+    "GlobalAvgPool2d",
     "Identity",
     "InfiniteNetwork",
+    "LayerNorm",
     "LeakyReLU",
     "Linear",
     "ReLU",
+    "Residual",
     "Sequential",
     "SigmoidLike",
     "Sign",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
 from gdkl.infinite.state import State
 
 
@@ -20,3 +20,25 @@ class Identity(InfiniteNetwork):
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "identity"}
+
+
+class Dropout(InfiniteNetwork):
+    """Dropout as in evaluation: the identity.
+
+    Args:
+        p: Share of units that training would drop; it has no effect on the kernel.
+
+    Example:
+        >>> import torch
+        >>> Dropout(0.3).kernel(torch.tensor([[2.0]]))
+        tensor([[4.]])
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = finite_number(p, "p", least=0.0)
+
+    def _propagate(self, state: State) -> State:
+        return state
+
+    def _own_spec(self) -> Spec:
+        return {"op": "dropout", "p": self.p}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
-from gdkl.infinite.state import State
+from gdkl.infinite.images import image_state
+from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.vectors import vector_state
 from gdkl.numerics import DataError, OptionError
 
@@ -49,6 +51,8 @@ class InfiniteNetwork(ABC):
 
     #: Whether 1 + c must be carried beside 1 − c for full precision at antipodal inputs.
     _two_sided = False
+    #: Whether all pairs of pixels must be carried up to here.
+    _needs_pairs = False
 
     def kernel(self, x1: ArrayLike, x2: ArrayLike | None = None, kind: Kind = "nngp") -> Any:
         """Covariances between all pairs of two sets of inputs.
@@ -116,17 +120,45 @@ class InfiniteNetwork(ABC):
         """Start a state on the inputs and send it through the network."""
         if kind not in get_args(Kind):
             raise OptionError(f"kind={kind!r} is not known: use 'nngp' or 'ntk'.")
-        if inputs.x1.ndim != 2:
-            raise DataError("this network reads vectors: give inputs of shape (n, features).")
-        state = vector_state(
-            inputs.x1,
-            inputs.x2,
-            matched=matched,
-            two_sided=kind == "ntk" or self._two_sided,
-            ntk=kind == "ntk",
-            gradient=inputs.needs_grad,
-        )
-        return self._propagate(state)
+        x1, x2, dtype = inputs.x1, inputs.x2, inputs.x1.dtype
+        if self._needs_pairs:
+            # Pooling takes differences of covariances, for which half of float32's digits are not enough.
+            x1, x2 = x1.double(), None if x2 is None else x2.double()
+        two_sided, ntk = kind == "ntk" or self._two_sided, kind == "ntk"
+        if x1.ndim == 2:
+            state = vector_state(
+                x1, x2, matched=matched, two_sided=two_sided, ntk=ntk, gradient=inputs.needs_grad
+            )
+        else:
+            state = image_state(
+                x1,
+                x2,
+                matched=matched,
+                pairs=self._needs_pairs,
+                two_sided=two_sided,
+                ntk=ntk,
+                gradient=inputs.needs_grad,
+            )
+        state = self._step(state, pairs_ahead=False)
+        if state.pixels is not Pixels.NONE:
+            raise DataError(
+                "the network gives an image for an image: end it with Flatten() or GlobalAvgPool2d()."
+            )
+        return state if state.t.dtype == dtype else _cast(state, dtype)
+
+    def _step(self, state: State, pairs_ahead: bool) -> State:
+        """The state behind this layer, with the own pixel pairs of either set taken along.
+
+        Args:
+            state: The state before it.
+            pairs_ahead: Whether a layer further on needs all pairs of pixels.
+        """
+        new = self._propagate(state)
+        if state.own1 is None or state.own2 is None or new.pixels is not Pixels.PAIRS:
+            return new
+        own1 = self._step(state.own1, pairs_ahead)
+        own2 = own1 if state.own2 is state.own1 else self._step(state.own2, pairs_ahead)
+        return replace(new, own1=own1, own2=own2)
 
     @abstractmethod
     def _propagate(self, state: State) -> State:
@@ -150,6 +182,11 @@ def _read(state: State, kind: Kind) -> Tensor:
     return state.ntk
 
 
+def _cast(state: State, dtype: torch.dtype) -> State:
+    """The state in another precision."""
+    return state.map_pairs(lambda array: array.to(dtype), q1=state.q1.to(dtype), q2=state.q2.to(dtype))
+
+
 class Sequential(InfiniteNetwork):
     """Layers one after another.
 
@@ -170,17 +207,28 @@ class Sequential(InfiniteNetwork):
         self.layers = layers
 
     @property
-    def _two_sided(self) -> bool:
+    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return any(layer._two_sided for layer in self.layers)
 
     def to_spec(self) -> list[Spec]:
         """The layers of all parts in one flat list."""
         return [spec for layer in self.layers for spec in layer.to_spec()]
 
-    def _propagate(self, state: State) -> State:
-        for layer in self.layers:
-            state = layer._propagate(state)
+    @property
+    def _needs_pairs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return any(layer._needs_pairs for layer in self.layers)
+
+    def _step(self, state: State, pairs_ahead: bool) -> State:
+        for i, layer in enumerate(self.layers):
+            ahead = pairs_ahead or any(later._needs_pairs for later in self.layers[i + 1 :])
+            state = layer._step(state, ahead)
+            if not ahead:
+                # Behind the last pooling the same pixels are enough.
+                state = state.same_pixels()
         return state
+
+    def _propagate(self, state: State) -> State:
+        return self._step(state, pairs_ahead=False)
 
     def _own_spec(self) -> Spec:
         raise RuntimeError("a sequence is a list of layers: to_spec() gives it")
