@@ -1,6 +1,6 @@
 """Infinite-width networks in PyTorch: layers in, NNGP and NTK covariances out."""
 
-from gdkl.infinite.builders import mlp
+from gdkl.infinite.builders import mlp, wide_resnet
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.erf import Erf, SigmoidLike
@@ -14,6 +14,7 @@ from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
 from gdkl.infinite.residual import Residual
 from gdkl.infinite.spec import from_spec
+from gdkl.infinite.traced import from_torch
 from gdkl.infinite.waves import RBF, Cos, Sin
 
 __all__ = [
@@ -42,5 +43,7 @@ __all__ = [
     "Sign",
     "Sin",
     "from_spec",
+    "from_torch",
     "mlp",
+    "wide_resnet",
 ]

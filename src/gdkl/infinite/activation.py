@@ -6,8 +6,9 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gdkl.infinite.finite import FiniteFunction
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.state import State
 
@@ -66,6 +67,14 @@ class Activation(InfiniteNetwork):
     @abstractmethod
     def slope(self, pair: Pair) -> Tensor:
         """E[φ'(u)φ'(v)] of each pair."""
+
+    @abstractmethod
+    def function(self, x: Tensor) -> Tensor:
+        """φ itself."""
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return FiniteFunction(self.function, repr(self))
 
     def _propagate(self, state: State) -> State:
         dtype = state.t.dtype

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from torch import nn
+
+from gdkl.infinite.finite import FiniteConv2d
 from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
 from gdkl.infinite.spatial import Padding, PaddingMode, Window
 from gdkl.infinite.state import Pixels, State
@@ -61,6 +64,14 @@ class Conv2d(InfiniteNetwork):
         frame = replace(padded, q1=q1, q2=q2)
         new = weighted_sum([padded], spread, frame, w=self.weight_var, b=self.bias_var)
         return new if new.ntk is None else replace(new, ntk=new.ntk + new.covariance())
+
+    @property
+    def _has_weights(self) -> bool:
+        return True
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width
+        return FiniteConv2d(outputs, self.window, self.weight_var, self.bias_var)
 
     def _own_spec(self) -> Spec:
         return {

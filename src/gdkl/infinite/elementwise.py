@@ -130,6 +130,10 @@ class Elementwise(Activation):
         a = self._coefficients(q)
         return safe_divide(a, safe_sqrt(a.square().sum(0)), otherwise=0.0)
 
+    def function(self, x: Tensor) -> Tensor:
+        """The function given."""
+        return self.fn(x)
+
     def _own_spec(self) -> Spec:
         raise OptionError(
             "Elementwise holds a Python function, which a spec cannot: use an activation with a closed form."

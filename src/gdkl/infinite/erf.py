@@ -104,6 +104,10 @@ class Erf(Activation):
         # The slope above has a² in it already: the NTK takes no part in the scaling.
         return affine(super()._propagate(state), self.a**2, self.c**2)
 
+    def function(self, x: Tensor) -> Tensor:
+        """a·erf(b·x) + c."""
+        return self.a * torch.erf(self.b * x) + self.c
+
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "erf", "a": self.a, "b": self.b, "c": self.c}
 

@@ -56,5 +56,9 @@ class Gaussian(Activation):
         X = beta**2 * (pair.q1 * pair.q2) * (pair.t * pair.u)
         return X, 1 + beta * (pair.q1 + pair.q2) + X
 
+    def function(self, x: Tensor) -> Tensor:
+        """a·exp(b·x²)."""
+        return self.a * torch.exp(self.b * x.square())
+
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "gaussian", "a": self.a, "b": self.b}

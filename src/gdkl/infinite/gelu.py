@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from gdkl.infinite.activation import Activation, Pair
 from gdkl.infinite.erf import Saturated
@@ -73,6 +74,10 @@ class GELU(Activation):
         )
         across = angle(z.t, z.u) - angle(z.one_minus_S, 1 + z.S)
         return torch.where(forward, down, across)
+
+    def function(self, x: Tensor) -> Tensor:
+        """x·Φ(x)."""
+        return functional.gelu(x)
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "gelu"}

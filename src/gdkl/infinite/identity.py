@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
 from gdkl.infinite.state import State
 
@@ -17,6 +19,10 @@ class Identity(InfiniteNetwork):
 
     def _propagate(self, state: State) -> State:
         return state
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return nn.Identity()
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "identity"}
@@ -39,6 +45,10 @@ class Dropout(InfiniteNetwork):
 
     def _propagate(self, state: State) -> State:
         return state
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return nn.Identity()
 
     def _own_spec(self) -> Spec:
         return {"op": "dropout", "p": self.p}

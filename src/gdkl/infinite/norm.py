@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+from torch import nn
+
+from gdkl.infinite.finite import FiniteFunction, channel_norm
 from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
 from gdkl.infinite.state import State
 
@@ -38,6 +42,10 @@ class LayerNorm(InfiniteNetwork):
             k=None if state.k is None else state.k * f1 * f2,
             ntk=None if state.ntk is None else state.ntk * f1 * f2,
         )
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return FiniteFunction(partial(channel_norm, eps=self.eps), "norm over channels")
 
     def _own_spec(self) -> Spec:
         return {"op": "layer_norm", "eps": self.eps}

@@ -134,6 +134,10 @@ class ABReLU(Activation):
             return torch.full_like(pair.t, odd)
         return (odd + even) - (2 * even / math.pi) * angle(pair.t, pair.u)
 
+    def function(self, x: Tensor) -> Tensor:
+        """a·min(x, 0) + b·max(x, 0)."""
+        return self.a * x.clamp_max(0) + self.b * x.clamp_min(0)
+
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "abrelu", "a": self.a, "b": self.b}
 
@@ -217,6 +221,10 @@ class Sign(Activation):
     def slope(self, pair: Pair) -> Tensor:
         """Zero by convention."""
         return torch.zeros_like(pair.t)
+
+    def function(self, x: Tensor) -> Tensor:
+        """sign(x)."""
+        return x.sign()
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "sign"}

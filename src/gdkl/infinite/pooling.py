@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gdkl.infinite.finite import FiniteAvgPool2d, FiniteFunction, image_mean
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.spatial import Padding, PaddingMode, Window
 from gdkl.infinite.state import Pixels, State
@@ -61,6 +62,10 @@ class AvgPool2d(InfiniteNetwork):
             )
         return pool(state, self.window, normalise_edges=not self.count_include_pad)
 
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return FiniteAvgPool2d(self.window, count_include_pad=self.count_include_pad)
+
     def _own_spec(self) -> Spec:
         return {
             "op": "avgpool",
@@ -92,6 +97,10 @@ class GlobalAvgPool2d(InfiniteNetwork):
             lambda array: array[..., 0, 0], q1=new.q1[..., 0, 0], q2=new.q2[..., 0, 0], pixels=Pixels.NONE
         )
 
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return FiniteFunction(image_mean, "global average")
+
     def _own_spec(self) -> Spec:
         return {"op": "global_avg_pool"}
 
@@ -119,6 +128,10 @@ class Flatten(InfiniteNetwork):
         return new.map_pairs(
             lambda array: array[..., 0, 0], q1=q1[..., 0, 0], q2=q2[..., 0, 0], pixels=Pixels.NONE
         )
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return nn.Flatten()
 
     def _own_spec(self) -> Spec:
         return {"op": "flatten"}

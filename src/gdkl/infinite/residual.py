@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from gdkl.infinite.finite import FiniteResidual
 from gdkl.infinite.network import InfiniteNetwork, Sequential, Spec
 from gdkl.infinite.state import State
 from gdkl.infinite.sums import weighted_sum
@@ -44,6 +45,15 @@ class Residual(InfiniteNetwork):
 
     def _propagate(self, state: State) -> State:
         return self._step(state, pairs_ahead=False)
+
+    @property
+    def _has_weights(self) -> bool:
+        return self.main._has_weights or self.shortcut._has_weights
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        # Both branches end in the channels that come in or in ``width``: the last one decides nothing here.
+        del outputs
+        return FiniteResidual(self.main._finite(width, width), self.shortcut._finite(width, width))
 
     def _own_spec(self) -> Spec:
         return {"op": "residual", "main": self.main.to_spec(), "shortcut": self.shortcut.to_spec()}

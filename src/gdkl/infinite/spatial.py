@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gdkl.infinite.network import Spec
 from gdkl.infinite.state import Pixels, State
 from gdkl.numerics import DataError, OptionError
 
@@ -81,7 +80,7 @@ class Window:
             padding, mode = words[padding]
         return cls.read(size, strides, padding, mode)
 
-    def spec(self) -> Spec:
+    def spec(self) -> dict[str, Any]:
         """Strides and padding in the words of a spec."""
         if self.padding == "same":
             return {"strides": list(self.stride), "padding": "SAME" if self.mode == "zeros" else "CIRCULAR"}

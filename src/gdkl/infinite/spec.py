@@ -48,7 +48,7 @@ def from_spec(layers: Sequence[Mapping[str, Any]]) -> Sequential:
 
     Example:
         >>> from_spec([{"op": "dense", "w_var": 2.0, "b_var": 0.1}, {"op": "act", "name": "relu"}])
-        Sequential(Linear(w_var=2.0, b_var=0.1), ReLU())
+        Sequential(Linear(weight_var=2.0, bias_var=0.1), ReLU())
     """
     return Sequential(*(_layer(spec) for spec in layers))
 

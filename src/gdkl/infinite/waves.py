@@ -86,6 +86,10 @@ class Sin(_Wave):
         self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
         super().__init__(self.a, self.b, math.cos(self.c) ** 2, math.sin(self.c) ** 2)
 
+    def function(self, x: Tensor) -> Tensor:
+        """a·sin(b·x + c)."""
+        return self.a * torch.sin(self.b * x + self.c)
+
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "sin", "a": self.a, "b": self.b, "c": self.c}
 
@@ -108,6 +112,10 @@ class Cos(_Wave):
         self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
         super().__init__(self.a, self.b, math.sin(self.c) ** 2, math.cos(self.c) ** 2)
 
+    def function(self, x: Tensor) -> Tensor:
+        """a·cos(b·x + c)."""
+        return self.a * torch.cos(self.b * x + self.c)
+
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "cos", "a": self.a, "b": self.b, "c": self.c}
 
@@ -128,6 +136,10 @@ class RBF(_Wave):
     def __init__(self, gamma: float = 1.0) -> None:
         self.gamma = finite_number(gamma, "gamma", least=0.0)
         super().__init__(math.sqrt(2), math.sqrt(2 * self.gamma), 0.5, 0.5)
+
+    def function(self, x: Tensor) -> Tensor:
+        """√2·sin(√(2·gamma)·x + π/4)."""
+        return math.sqrt(2) * torch.sin(math.sqrt(2 * self.gamma) * x + math.pi / 4)
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "rbf", "gamma": self.gamma}
