@@ -6,6 +6,7 @@ from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.erf import Erf, SigmoidLike
 from gdkl.infinite.gaussian import Gaussian
 from gdkl.infinite.gelu import GELU
+from gdkl.infinite.gpytorch_kernel import InfiniteWidthKernel
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
@@ -33,6 +34,7 @@ __all__ = [
     "GlobalAvgPool2d",
     "Identity",
     "InfiniteNetwork",
+    "InfiniteWidthKernel",
     "LayerNorm",
     "LeakyReLU",
     "Linear",

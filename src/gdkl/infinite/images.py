@@ -48,7 +48,7 @@ def image_state(
     state = replace(
         frame, t=t, u=None if u is None else u.to(x1.dtype), k=k, ntk=torch.zeros_like(t) if ntk else None
     )
-    if not pairs or matched:
+    if not pairs or (matched and x2 is None):
         return state
     own1 = image_state(x1, None, matched=True, pairs=True, two_sided=two_sided, ntk=False, gradient=gradient)
     if x2 is None:

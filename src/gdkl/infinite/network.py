@@ -209,6 +209,12 @@ class InfiniteNetwork(ABC):
         state = self._run(x, None, kind, matched=True, gradient=gradient)
         return state.q1 if kind == "nngp" else _read_out(state, kind)
 
+    def _matched(self, x1: Tensor, x2: Tensor | None, kind: Kind, *, gradient: bool = False) -> Tensor:
+        """Covariances of row i of one set with row i of the other."""
+        if x2 is None:
+            return self._diagonal(x1, kind, gradient=gradient)
+        return _read_out(self._run(x1, x2, kind, matched=True, gradient=gradient), kind)
+
     def _run(
         self, x1: Tensor, x2: Tensor | None, kind: Kind, *, matched: bool = False, gradient: bool = False
     ) -> State:
