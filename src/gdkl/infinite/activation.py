@@ -6,8 +6,9 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gdkl.infinite.finite import FiniteFunction
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.state import State
 
@@ -37,18 +38,43 @@ class Activation(InfiniteNetwork):
 
     #: Whether the formulas lose digits in float32 and are worth float64 inside.
     _wide = True
+    # A squashing function turns a tiny 1 + c of large inputs into one that shows.
+    _two_sided = True
+    #: Whether φ(−x) = −φ(x).
+    _odd = False
 
     @abstractmethod
     def variance(self, q: Tensor) -> Tensor:
         """E[φ(u)²] for u ~ N(0, q)."""
 
     @abstractmethod
+    def deficit(self, pair: Pair) -> Tensor:
+        """1 − c' behind the activation, without cancellation for c near 1 (near −1 too if φ is even)."""
+
     def deficits(self, pair: Pair) -> tuple[Tensor, Tensor]:
-        """1 − c' and 1 + c' of the activations of each pair, without cancellation."""
+        """1 − c' and 1 + c' of the activations of each pair, without cancellation.
+
+        For an odd φ the correlation is odd in c, so that antipodal inputs are as exact as parallel ones.
+        """
+        if not self._odd:
+            t = self.deficit(pair)
+            return t, 2 - t
+        forward = pair.t <= 1
+        t, u = torch.where(forward, pair.t, pair.u), torch.where(forward, pair.u, pair.t)
+        m = self.deficit(Pair(pair.q1, pair.q2, t, u))
+        return torch.where(forward, m, 2 - m), torch.where(forward, 2 - m, m)
 
     @abstractmethod
     def slope(self, pair: Pair) -> Tensor:
         """E[φ'(u)φ'(v)] of each pair."""
+
+    @abstractmethod
+    def function(self, x: Tensor) -> Tensor:
+        """φ itself."""
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return FiniteFunction(self.function, repr(self))
 
     def _propagate(self, state: State) -> State:
         dtype = state.t.dtype

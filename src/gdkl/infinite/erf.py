@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -35,6 +34,16 @@ class Saturated:
         self.u = self.one_minus_S + self.S * pair.u
         self.root = (self.t * self.u).sqrt()
 
+    def arcsine_fall(self, pair: Pair) -> Tensor:
+        """Arcsine of S less arcsine of S·c, for c ≥ 0 by sin(α − β) = (sin²α − sin²β) / sin(α + β)."""
+        quotient = self.S * pair.t * pair.u / (self.root + (1 - pair.t) * self.root_at_parallel)
+        return quotient.clamp(-1, 1).asin()
+
+    @property
+    def root_at_parallel(self) -> Tensor:
+        """√(1 − S²)."""
+        return (self.one_minus_S * (1 + self.S)).sqrt()
+
 
 def arcsine(x: Tensor, one_minus_x: Tensor) -> Tensor:
     """Arcsine of x in [0, 1), from 1 − x where x is near one.
@@ -62,6 +71,8 @@ class Erf(Activation):
         tensor([0.0000, 1.0000])
     """
 
+    _odd = True
+
     def __init__(self, a: float = 1.0, b: float = 1.0, c: float = 0.0) -> None:
         self.a = finite_number(a, "a")
         self.b = finite_number(b, "b")
@@ -72,22 +83,17 @@ class Erf(Activation):
         one_minus_Q = 1 / (1 + 2 * self.b**2 * q)
         return (2 / math.pi) * arcsine(2 * self.b**2 * q * one_minus_Q, one_minus_Q)
 
-    def deficits(self, pair: Pair) -> tuple[Tensor, Tensor]:
-        """Deficits of erf(b·x) alone.
+    def deficit(self, pair: Pair) -> Tensor:
+        """Deficit of erf(b·x) alone.
 
-        The function is odd, so it is enough to find the deficit of |c|. With h = arcsin it has two parts:
-        √(h(Q1)·h(Q2)) − h(S), which differing variances cause, and h(S) − h(S·|c|), the arcsine of a quotient
-        without cancellation.
+        With h = arcsin it has two parts: √(h(Q1)·h(Q2)) − h(S), which differing variances cause, and
+        h(S) − h(S·c), the arcsine of a quotient without cancellation.
         """
-        forward = pair.t <= 1
-        m = torch.where(forward, pair.t, pair.u)
-        z = Saturated(replace_deficit(pair, m), 2 * self.b**2)
+        z = Saturated(pair, 2 * self.b**2)
         h1, h2 = arcsine(z.Q1, z.p1), arcsine(z.Q2, z.p2)
         scale = safe_sqrt(h1) * safe_sqrt(h2)
         across = torch.where(z.Q1 == z.Q2, 0, (scale - arcsine(z.S, z.one_minus_S)).clamp_min(0))
-        quotient = z.S * m * (2 - m) / (z.root + (1 - m) * (z.one_minus_S * (1 + z.S)).sqrt())
-        deficit = safe_divide(across + quotient.clamp_max(1).asin(), scale, otherwise=1.0)
-        return torch.where(forward, deficit, 2 - deficit), torch.where(forward, 2 - deficit, deficit)
+        return safe_divide(across + z.arcsine_fall(pair), scale, otherwise=1.0)
 
     def slope(self, pair: Pair) -> Tensor:
         """(4/π)·a²b² / √((1 + 2b²q1)(1 + 2b²q2) − 4b⁴k²)."""
@@ -98,46 +104,25 @@ class Erf(Activation):
         # The slope above has a² in it already: the NTK takes no part in the scaling.
         return affine(super()._propagate(state), self.a**2, self.c**2)
 
+    def function(self, x: Tensor) -> Tensor:
+        """a·erf(b·x) + c."""
+        return self.a * torch.erf(self.b * x) + self.c
+
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "erf", "a": self.a, "b": self.b, "c": self.c}
 
 
-def replace_deficit(pair: Pair, t: Tensor) -> Pair:
-    """The pair with another correlation.
-
-    Example:
-        >>> one = torch.ones(1)
-        >>> replace_deficit(Pair(one, one, one, one), 0 * one).u
-        tensor([2.])
-    """
-    return replace(pair, t=t, u=2 - t)
-
-
-class Identity(Activation):
-    """φ(x) = x.
+class SigmoidLike(Erf):
+    """φ(x) = ½·erf(x / 2.402…) + ½, which stays within 0.02 of the logistic function.
 
     Example:
         >>> import gdkl.infinite as inf
-        >>> inf.Identity().kernel(torch.tensor([[2.0]]))
-        tensor([[4.]])
+        >>> inf.SigmoidLike().diagonal(torch.tensor([[0.0], [1e6]]))
+        tensor([0.2500, 0.5000])
     """
 
-    _wide = False
-
-    def variance(self, q: Tensor) -> Tensor:
-        """As it comes."""
-        return q
-
-    def deficits(self, pair: Pair) -> tuple[Tensor, Tensor]:
-        """As they come."""
-        return pair.t, pair.u
-
-    def slope(self, pair: Pair) -> Tensor:
-        """One."""
-        return torch.ones_like(pair.t)
-
-    def _propagate(self, state: State) -> State:
-        return state
+    def __init__(self) -> None:
+        super().__init__(0.5, 1 / 2.4020563531719796, 0.5)
 
     def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "identity"}
+        return {"op": "act", "name": "sigmoid_like"}

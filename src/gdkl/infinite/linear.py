@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import nn
+
 from gdkl.infinite.affine import affine
+from gdkl.infinite.finite import FiniteLinear
 from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
 from gdkl.infinite.state import State
 
@@ -33,6 +36,14 @@ class Linear(InfiniteNetwork):
         if state.ntk is None:
             return new
         return replace(new, ntk=new.covariance() + self.weight_var * state.ntk)
+
+    @property
+    def _has_weights(self) -> bool:
+        return True
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width
+        return FiniteLinear(outputs, self.weight_var, self.bias_var)
 
     def _own_spec(self) -> Spec:
         return {"op": "dense", "w_var": self.weight_var, "b_var": self.bias_var}

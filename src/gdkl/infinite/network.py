@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
-from gdkl.infinite.state import State
+from gdkl.infinite.gram import Progress, Work, fill
+from gdkl.infinite.images import image_state
+from gdkl.infinite.state import Pixels, State
+from gdkl.infinite.store import content_key, open_cached, write_npy
 from gdkl.infinite.vectors import vector_state
-from gdkl.numerics import DataError, OptionError
+from gdkl.numerics import DEFAULT_BUDGET, DataError, OptionError, chunk_slices, require_memory, tensor_bytes
 
 #: One layer as plain JSON.
 Spec: TypeAlias = dict[str, Any]
@@ -49,14 +56,35 @@ class InfiniteNetwork(ABC):
 
     #: Whether 1 + c must be carried beside 1 − c for full precision at antipodal inputs.
     _two_sided = False
+    #: Whether all pairs of pixels must be carried up to here.
+    _needs_pairs = False
 
-    def kernel(self, x1: ArrayLike, x2: ArrayLike | None = None, kind: Kind = "nngp") -> Any:
+    def kernel(
+        self,
+        x1: ArrayLike,
+        x2: ArrayLike | None = None,
+        kind: Kind = "nngp",
+        *,
+        out: str | PathLike[str] | None = None,
+        cache_dir: str | PathLike[str] | None = None,
+        memory: int = DEFAULT_BUDGET,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
+    ) -> Any:
         """Covariances between all pairs of two sets of inputs.
 
         Args:
             x1: First set, shape ``(n1, features)`` or ``(n1, channels, height, width)``.
-            x2: Second set; None for the first set again, which gives an exactly symmetric matrix.
+            x2: Second set; None for the first set again, which takes half the work and gives an exactly
+                symmetric matrix.
             kind: ``"nngp"`` or ``"ntk"``.
+            out: A ``.npy`` file to write the result to, for matrices that do not fit into memory; it is
+                returned mapped into memory.
+            cache_dir: A folder that keeps results by the content of the network and the data; a matrix found
+                there is not computed again.
+            memory: Bytes that the work may take beside the result.
+            n_jobs: How many tiles to compute at a time; None for one a core.
+            progress: Called with the number of pairs done and of all pairs.
 
         Returns:
             Shape ``(n1, n2)``, a tensor for tensors and an array for arrays, in the precision of the inputs.
@@ -64,7 +92,8 @@ class InfiniteNetwork(ABC):
 
         Raises:
             DataError: If the inputs do not fit each other or the network.
-            OptionError: If the kind is not known.
+            OptionError: If an option is not known.
+            MemoryLimitError: If the result, or the work on one pair, does not fit into memory.
 
         Example:
             >>> import gdkl.infinite as inf
@@ -72,12 +101,44 @@ class InfiniteNetwork(ABC):
             tensor([[3.5600, 1.6610],
                     [1.6610, 1.0000]])
         """
-        inputs = read_inputs(x1, x2)
-        state = self._run(inputs, kind, matched=False)
-        result = _read(state, kind)
-        if inputs.x2 is None:
-            upper = result.triu(1)
-            result = upper + upper.T + torch.diag(self._diagonal(inputs, kind))
+        inputs = self._read(x1, x2, kind)
+        work = Work(memory, n_jobs, progress)
+        if inputs.needs_grad:
+            if out is not None or cache_dir is not None:
+                raise OptionError("out and cache_dir keep values, not gradients: detach the inputs first.")
+            return self._with_gradient(inputs, kind)
+        shape = (inputs.x1.shape[0], inputs.x1.shape[0] if inputs.x2 is None else inputs.x2.shape[0])
+
+        def compute(into: Any) -> None:
+            self._fill(inputs, kind, into, work)
+
+        if cache_dir is not None:
+            folder = Path(cache_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{content_key(self.to_spec(), kind, inputs.x1, inputs.x2)}.npy"
+            cached = open_cached(path)
+            if cached is None or cached.shape != shape:
+                cached = write_npy(path, shape, inputs.x1.dtype, compute)
+            if out is None:
+                # A copy: what the caller does to it must not reach the cache.
+                return inputs.give(torch.from_numpy(np.array(cached)).to(inputs.x1.device))
+
+            def copy(into: Any, source: Any = cached) -> None:
+                for rows in chunk_slices(shape[0], max(1, memory // max(1, 8 * shape[1]))):
+                    into[rows] = source[rows]
+
+            compute = copy
+        if out is not None:
+            array = write_npy(out, shape, inputs.x1.dtype, compute)
+            return array if inputs.as_numpy else torch.from_numpy(array)
+        require_memory(
+            tensor_bytes(*shape, dtype=inputs.x1.dtype),
+            what=f"a kernel matrix of {shape[0]} x {shape[1]}",
+            remedy="Write it to disk with out='kernel.npy', or take fewer inputs.",
+            device=inputs.x1.device,
+        )
+        result = torch.empty(shape, dtype=inputs.x1.dtype, device=inputs.x1.device)
+        compute(result)
         return inputs.give(result)
 
     def diagonal(self, x: ArrayLike, kind: Kind = "nngp") -> Any:
@@ -95,8 +156,10 @@ class InfiniteNetwork(ABC):
             >>> inf.mlp(hidden_layers=1).diagonal(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
             tensor([3.5600, 1.0000])
         """
-        inputs = read_inputs(x)
-        return inputs.give(self._diagonal(inputs, kind))
+        inputs = self._read(x, None, kind)
+        if inputs.needs_grad:
+            return inputs.give(self._diagonal(inputs.x1, kind, gradient=True))
+        return inputs.give(self._diagonal_in_parts(inputs.x1, kind, Work()))
 
     def to_spec(self) -> list[Spec]:
         """The network as a plain JSON list of layers, from which `from_spec` builds it again.
@@ -108,25 +171,128 @@ class InfiniteNetwork(ABC):
         """
         return [self._own_spec()]
 
-    def _diagonal(self, inputs: Inputs, kind: Kind) -> Tensor:
-        state = self._run(inputs, kind, matched=True)
-        return state.q1 if kind == "nngp" else _read(state, kind)
-
-    def _run(self, inputs: Inputs, kind: Kind, *, matched: bool) -> State:
-        """Start a state on the inputs and send it through the network."""
+    def _read(self, x1: ArrayLike, x2: ArrayLike | None, kind: Kind) -> Inputs:
+        """Checked inputs of a known kind."""
         if kind not in get_args(Kind):
             raise OptionError(f"kind={kind!r} is not known: use 'nngp' or 'ntk'.")
-        if inputs.x1.ndim != 2:
-            raise DataError("this network reads vectors: give inputs of shape (n, features).")
-        state = vector_state(
-            inputs.x1,
-            inputs.x2,
-            matched=matched,
-            two_sided=kind == "ntk" or self._two_sided,
-            ntk=kind == "ntk",
-            gradient=inputs.needs_grad,
-        )
-        return self._propagate(state)
+        return read_inputs(x1, x2)
+
+    def _with_gradient(self, inputs: Inputs, kind: Kind) -> Tensor:
+        """The whole matrix at once, for autograd."""
+        result = _read_out(self._run(inputs.x1, inputs.x2, kind, gradient=True), kind)
+        if inputs.x2 is not None:
+            return result
+        upper = result.triu(1)
+        return upper + upper.T + torch.diag(self._diagonal(inputs.x1, kind, gradient=True))
+
+    def _fill(self, inputs: Inputs, kind: Kind, into: Any, work: Work) -> None:
+        """Compute the matrix tile by tile."""
+        x1, device = inputs.x1, inputs.x1.device
+        side = self._side(x1, work)
+        diagonal = None if inputs.x2 is not None else self._diagonal_in_parts(x1, kind, work)
+        other = x1 if inputs.x2 is None else inputs.x2
+        fill(_Recursion(self, x1, other, kind), into, diagonal, side=side, work=work, device=device)
+
+    def _side(self, x: Tensor, work: Work) -> int:
+        """Rows and columns of a tile."""
+        pixels = math.prod(x.shape[2:])
+        numbers = pixels**2 if self._needs_pairs else pixels
+        return work.side(numbers, torch.float64 if self._needs_pairs else x.dtype, x.device)
+
+    def _diagonal_in_parts(self, x: Tensor, kind: Kind, work: Work) -> Tensor:
+        rows = self._side(x, work) ** 2
+        with torch.no_grad():
+            parts = [self._diagonal(x[part], kind) for part in chunk_slices(x.shape[0], rows)]
+        return torch.cat(parts) if parts else x.new_zeros(0)
+
+    def _diagonal(self, x: Tensor, kind: Kind, *, gradient: bool = False) -> Tensor:
+        state = self._run(x, None, kind, matched=True, gradient=gradient)
+        return state.q1 if kind == "nngp" else _read_out(state, kind)
+
+    def _matched(self, x1: Tensor, x2: Tensor | None, kind: Kind, *, gradient: bool = False) -> Tensor:
+        """Covariances of row i of one set with row i of the other."""
+        if x2 is None:
+            return self._diagonal(x1, kind, gradient=gradient)
+        return _read_out(self._run(x1, x2, kind, matched=True, gradient=gradient), kind)
+
+    def _run(
+        self, x1: Tensor, x2: Tensor | None, kind: Kind, *, matched: bool = False, gradient: bool = False
+    ) -> State:
+        """Start a state on the inputs and send it through the network."""
+        dtype = x1.dtype
+        if self._needs_pairs:
+            # Pooling takes differences of covariances, for which half of float32's digits are not enough.
+            x1, x2 = x1.double(), None if x2 is None else x2.double()
+        two_sided, ntk = kind == "ntk" or self._two_sided, kind == "ntk"
+        if x1.ndim == 2:
+            state = vector_state(x1, x2, matched=matched, two_sided=two_sided, ntk=ntk, gradient=gradient)
+        else:
+            state = image_state(
+                x1,
+                x2,
+                matched=matched,
+                pairs=self._needs_pairs,
+                two_sided=two_sided,
+                ntk=ntk,
+                gradient=gradient,
+            )
+        state = self._step(state, pairs_ahead=False)
+        if state.pixels is not Pixels.NONE:
+            raise DataError(
+                "the network gives an image for an image: end it with Flatten() or GlobalAvgPool2d()."
+            )
+        return state if state.t.dtype == dtype else _cast(state, dtype)
+
+    def _step(self, state: State, pairs_ahead: bool) -> State:
+        """The state behind this layer, with the own pixel pairs of either set taken along.
+
+        Args:
+            state: The state before it.
+            pairs_ahead: Whether a layer further on needs all pairs of pixels.
+        """
+        new = self._propagate(state)
+        if state.own1 is None or state.own2 is None or new.pixels is not Pixels.PAIRS:
+            return new
+        own1 = self._step(state.own1, pairs_ahead)
+        own2 = own1 if state.own2 is state.own1 else self._step(state.own2, pairs_ahead)
+        return replace(new, own1=own1, own2=own2)
+
+    def finite(self, width: int, outputs: int = 1, *, example: Tensor | None = None) -> nn.Module:
+        """A finite torch network with the matching random initialisation.
+
+        Its outputs have this network's covariance as the width grows: weights are drawn with variance
+        weight_var / fan-in, biases with bias_var.
+
+        Args:
+            width: Channels of every hidden layer.
+            outputs: Channels of the last layer with weights, unless it lies in a residual branch.
+            example: Inputs to draw the weights for at once; without them, that happens at the first call,
+                when the number of input channels is known.
+
+        Raises:
+            OptionError: If a size is not positive.
+
+        Example:
+            >>> import gdkl.infinite as inf
+            >>> inf.mlp(hidden_layers=2).finite(64)(torch.ones(5, 3)).shape
+            torch.Size([5, 1])
+        """
+        if width < 1 or outputs < 1:
+            raise OptionError(f"width and outputs must be at least 1; got {width} and {outputs}.")
+        module = self._finite(width, outputs)
+        if example is not None:
+            with torch.no_grad():
+                module(example)
+        return module
+
+    @property
+    def _has_weights(self) -> bool:
+        """Whether the layer has weights of its own."""
+        return False
+
+    @abstractmethod
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        """This layer for finitely many channels, the last one with weights giving ``outputs``."""
 
     @abstractmethod
     def _propagate(self, state: State) -> State:
@@ -137,17 +303,36 @@ class InfiniteNetwork(ABC):
         """This layer as plain JSON."""
 
     def __repr__(self) -> str:
+        long = {"w_var": "weight_var", "b_var": "bias_var"}
         own = {key: value for key, value in self._own_spec().items() if key not in ("op", "name")}
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in own.items())})"
+        return f"{type(self).__name__}({', '.join(f'{long.get(key, key)}={own[key]!r}' for key in own)})"
 
 
-def _read(state: State, kind: Kind) -> Tensor:
+def _read_out(state: State, kind: Kind) -> Tensor:
     """The kernel asked for, out of the last state."""
     if kind == "nngp":
         return state.covariance()
     if state.ntk is None:
         raise RuntimeError("the state carries no NTK although it was asked for")
     return state.ntk
+
+
+def _cast(state: State, dtype: torch.dtype) -> State:
+    """The state in another precision."""
+    return state.map_pairs(lambda array: array.to(dtype), q1=state.q1.to(dtype), q2=state.q2.to(dtype))
+
+
+@dataclass(frozen=True)
+class _Recursion:
+    """Tiles by the general recursion."""
+
+    net: InfiniteNetwork
+    x1: Tensor
+    x2: Tensor
+    kind: Kind
+
+    def tile(self, rows: slice, columns: slice) -> Tensor:
+        return _read_out(self.net._run(self.x1[rows], self.x2[columns], self.kind), self.kind)
 
 
 class Sequential(InfiniteNetwork):
@@ -170,17 +355,38 @@ class Sequential(InfiniteNetwork):
         self.layers = layers
 
     @property
-    def _two_sided(self) -> bool:
+    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return any(layer._two_sided for layer in self.layers)
 
     def to_spec(self) -> list[Spec]:
         """The layers of all parts in one flat list."""
         return [spec for layer in self.layers for spec in layer.to_spec()]
 
-    def _propagate(self, state: State) -> State:
-        for layer in self.layers:
-            state = layer._propagate(state)
+    @property
+    def _needs_pairs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return any(layer._needs_pairs for layer in self.layers)
+
+    @property
+    def _has_weights(self) -> bool:
+        return any(layer._has_weights for layer in self.layers)
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        last = max((i for i, layer in enumerate(self.layers) if layer._has_weights), default=-1)
+        return nn.Sequential(
+            *(layer._finite(width, outputs if i == last else width) for i, layer in enumerate(self.layers))
+        )
+
+    def _step(self, state: State, pairs_ahead: bool) -> State:
+        for i, layer in enumerate(self.layers):
+            ahead = pairs_ahead or any(later._needs_pairs for later in self.layers[i + 1 :])
+            state = layer._step(state, ahead)
+            if not ahead:
+                # Behind the last pooling the same pixels are enough.
+                state = state.same_pixels()
         return state
+
+    def _propagate(self, state: State) -> State:
+        return self._step(state, pairs_ahead=False)
 
     def _own_spec(self) -> Spec:
         raise RuntimeError("a sequence is a list of layers: to_spec() gives it")

@@ -103,7 +103,7 @@ class ABReLU(Activation):
         return ((self.a + self.b) / 2) ** 2, ((self.b - self.a) / 2) ** 2
 
     @property
-    def _two_sided(self) -> bool:
+    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         # c = −1 turns into c = 1 where the even part is alone, and stays c = −1 where the odd part is.
         odd, even = self._parts
         return odd < even
@@ -123,12 +123,20 @@ class ABReLU(Activation):
         u = pair.u * (1 - share) + (2 - folded) * share
         return t, u
 
+    def deficit(self, pair: Pair) -> Tensor:
+        """The first of ``deficits``."""
+        return self.deficits(pair)[0]
+
     def slope(self, pair: Pair) -> Tensor:
         """E[φ'φ'] = odd part + even part · E[sign(u) sign(v)]."""
         odd, even = self._parts
         if even == 0:
             return torch.full_like(pair.t, odd)
         return (odd + even) - (2 * even / math.pi) * angle(pair.t, pair.u)
+
+    def function(self, x: Tensor) -> Tensor:
+        """a·min(x, 0) + b·max(x, 0)."""
+        return self.a * x.clamp_max(0) + self.b * x.clamp_min(0)
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "abrelu", "a": self.a, "b": self.b}
@@ -197,7 +205,6 @@ class Sign(Activation):
     """
 
     _wide = False
-    _two_sided = True
 
     def variance(self, q: Tensor) -> Tensor:
         """One, and zero where nothing arrives."""
@@ -207,9 +214,17 @@ class Sign(Activation):
         """1 ∓ (2/π)·arcsin c = (2/π)·(angle to the other, or to its opposite)."""
         return (2 / math.pi) * angle(pair.t, pair.u), (2 / math.pi) * angle(pair.u, pair.t)
 
+    def deficit(self, pair: Pair) -> Tensor:
+        """The first of ``deficits``."""
+        return self.deficits(pair)[0]
+
     def slope(self, pair: Pair) -> Tensor:
         """Zero by convention."""
         return torch.zeros_like(pair.t)
+
+    def function(self, x: Tensor) -> Tensor:
+        """sign(x)."""
+        return x.sign()
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "sign"}

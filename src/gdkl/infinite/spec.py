@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gdkl.infinite.erf import Erf, Identity
+from gdkl.infinite.conv import conv_from_spec
+from gdkl.infinite.erf import Erf, SigmoidLike
+from gdkl.infinite.gaussian import Gaussian
+from gdkl.infinite.gelu import GELU
+from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
+from gdkl.infinite.pooling import Flatten, GlobalAvgPool2d, pool_from_spec
+from gdkl.infinite.residual import Residual
+from gdkl.infinite.waves import RBF, Cos, Sin
 from gdkl.numerics import OptionError
 
 #: Activations by their name in a spec; the other entries of the spec are the arguments.
@@ -19,6 +27,12 @@ ACTIVATIONS: dict[str, Callable[..., InfiniteNetwork]] = {
     "abs": Abs,
     "sign": Sign,
     "erf": Erf,
+    "sigmoid_like": SigmoidLike,
+    "gelu": GELU,
+    "gaussian": Gaussian,
+    "rbf": RBF,
+    "sin": Sin,
+    "cos": Cos,
     "identity": Identity,
 }
 
@@ -34,7 +48,7 @@ def from_spec(layers: Sequence[Mapping[str, Any]]) -> Sequential:
 
     Example:
         >>> from_spec([{"op": "dense", "w_var": 2.0, "b_var": 0.1}, {"op": "act", "name": "relu"}])
-        Sequential(Linear(w_var=2.0, b_var=0.1), ReLU())
+        Sequential(Linear(weight_var=2.0, bias_var=0.1), ReLU())
     """
     return Sequential(*(_layer(spec) for spec in layers))
 
@@ -75,4 +89,17 @@ def _dense(w_var: float, b_var: float) -> InfiniteNetwork:
     return Linear(weight_var=w_var, bias_var=b_var)
 
 
-_BUILDERS: dict[str, Callable[..., InfiniteNetwork]] = {"dense": _dense}
+def _residual(main: Sequence[Mapping[str, Any]], shortcut: Sequence[Mapping[str, Any]]) -> InfiniteNetwork:
+    return Residual(from_spec(main), from_spec(shortcut))
+
+
+_BUILDERS: dict[str, Callable[..., InfiniteNetwork]] = {
+    "dense": _dense,
+    "conv": conv_from_spec,
+    "avgpool": pool_from_spec,
+    "global_avg_pool": GlobalAvgPool2d,
+    "flatten": Flatten,
+    "layer_norm": LayerNorm,
+    "residual": _residual,
+    "dropout": Dropout,
+}

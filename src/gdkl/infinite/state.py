@@ -16,7 +16,10 @@ None otherwise, and stands for 2 − t).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,12 +49,22 @@ def safe_divide(numerator: Tensor, denominator: Tensor, otherwise: float) -> Ten
     return torch.where(positive, numerator / torch.where(positive, denominator, 1), otherwise)
 
 
+class Pixels(Enum):
+    """Which pixels of two images are paired."""
+
+    NONE = "vectors have none"
+    DIAGONAL = "each pixel with the same pixel of the other image"
+    PAIRS = "each pixel with every pixel of the other image"
+
+
 @dataclass(frozen=True)
 class State:
     """Covariances between two sets of inputs at one depth of the network.
 
-    Arrays of one input have shape ``(n, *pixels)``; arrays of a pair of inputs have ``(n1, n2, *pixels)``, or
-    ``(n, *pixels)`` where ``matched``: then row i of the first set meets row i of the second alone.
+    Arrays of one input have shape ``(n,)`` for vectors and ``(n, H, W)`` for images. Arrays of a pair of
+    inputs have ``(n1, n2)``, ``(n1, n2, H, W)``, or ``(n1, n2, H, W, H, W)`` where every pixel meets every
+    other; with ``matched`` they have a single ``n``: then row i of the first set meets row i of the second
+    alone.
 
     Attributes:
         q1: Variances of the first set.
@@ -61,6 +74,9 @@ class State:
         k: The covariance itself, only where gradients are asked for: they flow through it, values through t.
         ntk: Neural tangent kernel of each pair, or None where only the NNGP is asked for.
         matched: Whether pairs are (i, i) alone.
+        pixels: Which pixels are paired.
+        own1: Matched pixel pairs of the first set with itself, where a pooling ahead needs them.
+        own2: The same of the second set.
 
     Example:
         >>> one = torch.ones(2)
@@ -76,13 +92,20 @@ class State:
     k: Tensor | None = None
     ntk: Tensor | None = None
     matched: bool = False
+    pixels: Pixels = Pixels.NONE
+    own1: State | None = None
+    own2: State | None = None
 
     def left(self, array: Tensor) -> Tensor:
         """View of an array of the first set that broadcasts against arrays of pairs."""
+        if self.pixels is Pixels.PAIRS:
+            array = array[..., None, None]
         return array if self.matched else array[:, None]
 
     def right(self, array: Tensor) -> Tensor:
         """View of an array of the second set that broadcasts against arrays of pairs."""
+        if self.pixels is Pixels.PAIRS:
+            array = array[:, None, None]
         return array if self.matched else array[None, :]
 
     def deviations(self) -> tuple[Tensor, Tensor]:
@@ -91,7 +114,7 @@ class State:
 
     def other_side(self) -> Tensor:
         """1 + c, from ``u`` where it is carried."""
-        return 2 - self.t if self.u is None else self.u
+        return (2 - self.t).clamp_min(0) if self.u is None else self.u
 
     def covariance(self) -> Tensor:
         """The covariance k of each pair."""
@@ -113,3 +136,22 @@ class State:
         change = plain - plain.detach()
         u = None if self.u is None else self.u.detach() - change
         return replace(self, t=self.t.detach() + change, u=u)
+
+    def map_pairs(self, change: Callable[[Tensor], Tensor], **other: Any) -> State:
+        """A state with one linear map applied to t, u, k and the NTK alike, and other fields replaced."""
+        arrays = {
+            name: None if (array := getattr(self, name)) is None else change(array)
+            for name in ("t", "u", "k", "ntk")
+        }
+        return replace(self, **arrays, **other)
+
+    def same_pixels(self) -> State:
+        """Only the pairs of a pixel with itself, out of all pairs of pixels."""
+        if self.pixels is not Pixels.PAIRS:
+            return self
+
+        def pick(array: Tensor) -> Tensor:
+            # (..., H, W, H, W): the last two pairs of axes are read along their diagonals.
+            return array.diagonal(dim1=-4, dim2=-2).diagonal(dim1=-3, dim2=-2).contiguous()
+
+        return self.map_pairs(pick, pixels=Pixels.DIAGONAL, own1=None, own2=None)

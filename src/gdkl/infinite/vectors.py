@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from gdkl.infinite.state import State, safe_divide
+from gdkl.infinite.state import Pixels, State, safe_divide
 from gdkl.numerics import chunk_slices, rows_per_chunk
 
 #: Below this deficit 1 − x̂·x̂' is replaced by ½|x̂ − x̂'|²: the product is right to about 1e-16 absolutely,
@@ -36,35 +38,27 @@ def vector_state(
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.5000]], dtype=torch.float64)
     """
-    dtype, d = x1.dtype, x1.shape[1]
-    q1, direction1 = _variance_and_direction(x1)
-    q2, direction2 = (q1, direction1) if x2 is None else _variance_and_direction(x2)
-    if matched:
-        t = (direction1 - direction2).square().sum(-1) / 2
-        # A zero row has no direction; its correlation with anything, itself included, counts as zero.
-        t = torch.where((q1 > 0) & (q2 > 0), t, 1)
-        u = (direction1 + direction2).square().sum(-1) / 2
-        u = torch.where((q1 > 0) & (q2 > 0), u, 1)
-    else:
-        t, u = _deficits(direction1, direction2, two_sided=two_sided)
+    d = x1.shape[1]
+    q1, direction1 = variance_and_direction(x1)
+    q2, direction2 = (q1, direction1) if x2 is None else variance_and_direction(x2)
+    frame = State(q1, q2, q1, matched=matched)
+    t, u = pair_deficits(direction1, direction2, frame, two_sided=two_sided)
     k = None
     if gradient:
         other = x1 if x2 is None else x2
         k = ((x1 * other).sum(-1) if matched else x1 @ other.T) / d
-    t = t.to(dtype)
-    return State(
-        q1=q1,
-        q2=q2,
-        t=t,
-        u=u.to(dtype) if two_sided and u is not None else None,
-        k=k,
-        ntk=torch.zeros_like(t) if ntk else None,
-        matched=matched,
-    )
+    t = t.to(x1.dtype)
+    u = None if u is None else u.to(x1.dtype)
+    return replace(frame, t=t, u=u, k=k, ntk=torch.zeros_like(t) if ntk else None)
 
 
-def _variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
-    """|x|²/d in the input's precision, and x/|x| in float64 without gradient (zero for a zero row)."""
+def variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
+    """|x|²/d over the last axis in the input's precision, and x/|x| in float64 (zero for a zero row).
+
+    Example:
+        >>> variance_and_direction(torch.tensor([[3.0, 4.0]]))
+        (tensor([12.5000]), tensor([[0.6000, 0.8000]], dtype=torch.float64))
+    """
     wide = x.detach().double()
     # The largest entry is taken out first, so that no square leaves the range.
     top = wide.abs().amax(dim=-1, keepdim=True)
@@ -74,22 +68,53 @@ def _variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
     return q, direction
 
 
-def _deficits(a: Tensor, b: Tensor, *, two_sided: bool) -> tuple[Tensor, Tensor | None]:
-    """1 − a·b, and 1 + a·b where asked for, for all pairs of rows of unit or zero length."""
-    if a.shape[1] <= FEW_FEATURES:
-        zero = (~a.any(dim=1))[:, None] | (~b.any(dim=1))[None, :]
-        t = torch.where(zero, 1.0, _half_squares(a, b))
-        return t, (torch.where(zero, 1.0, _half_squares(a, -b)) if two_sided else None)
+def pair_deficits(a: Tensor, b: Tensor, frame: State, *, two_sided: bool) -> tuple[Tensor, Tensor | None]:
+    """1 − a·b of each pair of directions, and 1 + a·b where asked for.
+
+    Args:
+        a: Directions of the first set, of unit length or zero, with the features last.
+        b: Directions of the second set.
+        frame: Says how the two sets are paired.
+        two_sided: Whether 1 + a·b is wanted.
+
+    Example:
+        >>> a = torch.eye(2, dtype=torch.float64)
+        >>> pair_deficits(a, a, State(a[0], a[0], a), two_sided=False)[0]
+        tensor([[0., 1.],
+                [1., 0.]], dtype=torch.float64)
+    """
+    far = None
+    if frame.pixels is Pixels.PAIRS and not frame.matched and a.shape[-1] > FEW_FEATURES:
+        rows, columns = a.flatten(0, -2), b.flatten(0, -2)
+        near, far = _products(rows, columns, two_sided=two_sided)
+        shape = (*a.shape[:-1], *b.shape[:-1])
+
+        def arrange(array: Tensor) -> Tensor:
+            return array.reshape(shape).permute(0, 3, 1, 2, 4, 5).contiguous()
+
+        return arrange(near), None if far is None else arrange(far)
+    if frame.pixels is Pixels.NONE and not frame.matched and a.shape[-1] > FEW_FEATURES:
+        return _products(a, b, two_sided=two_sided)
+    # A zero row has no direction; its correlation with anything, itself included, counts as zero.
+    defined = frame.left(a.any(dim=-1)) & frame.right(b.any(dim=-1))
+    near = torch.where(defined, _half_squares(a, b, frame), 1.0)
+    if two_sided:
+        far = torch.where(defined, _half_squares(a, -b, frame), 1.0)
+    return near, far
+
+
+def _products(a: Tensor, b: Tensor, *, two_sided: bool) -> tuple[Tensor, Tensor | None]:
+    """1 ∓ a·b by one matrix product, corrected where rows almost agree."""
     c = a @ b.T
     t = _refine((1 - c).clamp_(0, 2), a, b)
     return t, (_refine((1 + c).clamp_(0, 2), a, -b) if two_sided else None)
 
 
-def _half_squares(a: Tensor, b: Tensor) -> Tensor:
-    """½|a − b|² for all pairs of rows, feature by feature."""
-    total = torch.zeros(a.shape[0], b.shape[0], dtype=a.dtype, device=a.device)
-    for feature in range(a.shape[1]):
-        difference = a[:, feature, None] - b[None, :, feature]
+def _half_squares(a: Tensor, b: Tensor, frame: State) -> Tensor:
+    """½|a − b|² of each pair, feature by feature."""
+    total = (frame.left(a[..., 0]) - frame.right(b[..., 0])).square_().mul_(0.5)
+    for feature in range(1, a.shape[-1]):
+        difference = frame.left(a[..., feature]) - frame.right(b[..., feature])
         total.addcmul_(difference, difference, value=0.5)
     return total
 

@@ -1,0 +1,96 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from gdkl.infinite.finite import FiniteConv2d
+from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
+from gdkl.infinite.spatial import Padding, PaddingMode, Window
+from gdkl.infinite.state import Pixels, State
+from gdkl.infinite.sums import weighted_sum
+from gdkl.numerics import DataError
+
+
+class Conv2d(InfiniteNetwork):
+    """A convolution: K(p, p') ← w · mean over taps o of K(s·p + o, s·p' + o) + b.
+
+    The weight variance is divided by kernel area × channels, at borders too.
+
+    Args:
+        kernel_size: Height and width of the filter.
+        stride: Steps between its positions.
+        padding: Pixels on both sides, ``"valid"`` for none, or ``"same"`` for ⌈size / stride⌉ positions,
+            with the smaller half of the padding before the image (stride 2 on an even size pads 0 and 1).
+        padding_mode: ``"zeros"``, or ``"circular"`` to wrap around by the same amounts.
+        weight_var: Variance w of the weights, before division by fan-in.
+        bias_var: Variance b of the biases.
+
+    Example:
+        >>> import torch
+        >>> import gdkl.infinite as inf
+        >>> net = inf.Sequential(inf.Conv2d(3, padding="same"), inf.Flatten())
+        >>> net.kernel(torch.ones(1, 1, 2, 2))
+        tensor([[0.4444]])
+    """
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: Padding = 0,
+        padding_mode: PaddingMode = "zeros",
+        *,
+        weight_var: float = 1.0,
+        bias_var: float = 0.0,
+    ) -> None:
+        self.window = Window.read(kernel_size, stride, padding, padding_mode)
+        self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
+        self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
+
+    def _propagate(self, state: State) -> State:
+        if state.pixels is Pixels.NONE:
+            raise DataError(
+                "Conv2d needs images of shape (n, channels, height, width); it was given vectors."
+            )
+        padded = self.window.pad(state)
+        q1 = self.weight_var * self.window.mean(padded.q1) + self.bias_var
+        same = padded.q2 is padded.q1
+        q2 = q1 if same else self.weight_var * self.window.mean(padded.q2) + self.bias_var
+        spread = self.window.mean_along if state.pixels is Pixels.PAIRS else self.window.mean
+        frame = replace(padded, q1=q1, q2=q2)
+        new = weighted_sum([padded], spread, frame, w=self.weight_var, b=self.bias_var)
+        return new if new.ntk is None else replace(new, ntk=new.ntk + new.covariance())
+
+    @property
+    def _has_weights(self) -> bool:
+        return True
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width
+        return FiniteConv2d(outputs, self.window, self.weight_var, self.bias_var)
+
+    def _own_spec(self) -> Spec:
+        return {
+            "op": "conv",
+            "filter": list(self.window.size),
+            **self.window.spec(),
+            "w_var": self.weight_var,
+            "b_var": self.bias_var,
+        }
+
+
+def conv_from_spec(
+    filter: Any, strides: Any, padding: Any, *, w_var: float, b_var: float, padding_mode: Any = "zeros"
+) -> Conv2d:
+    """A convolution from the entries of its spec.
+
+    Example:
+        >>> conv_from_spec([3, 3], [1, 1], "VALID", w_var=1.0, b_var=0.0).window.size
+        (3, 3)
+    """
+    window = Window.from_spec(filter, strides, padding, padding_mode)
+    return Conv2d(window.size, window.stride, window.padding, window.mode, weight_var=w_var, bias_var=b_var)

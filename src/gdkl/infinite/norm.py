@@ -1,0 +1,51 @@
+"""Normalisation over channels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from torch import nn
+
+from gdkl.infinite.finite import FiniteFunction, channel_norm
+from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
+from gdkl.infinite.state import State
+
+
+class LayerNorm(InfiniteNetwork):
+    """Normalisation of each pixel, or each vector, over its channels: K ← K / √((q1 + eps)(q2 + eps)).
+
+    Correlations stay as they are.
+
+    Args:
+        eps: Term that keeps the divisor from zero.
+
+    Example:
+        >>> import torch
+        >>> LayerNorm().diagonal(torch.tensor([[3.0, 4.0]]))
+        tensor([1.0000])
+    """
+
+    def __init__(self, eps: float = 1e-5) -> None:
+        self.eps = finite_number(eps, "eps", least=0.0)
+
+    def _propagate(self, state: State) -> State:
+        # A zero input stays zero even with eps = 0.
+        tiny = self.eps if self.eps > 0 else 1e-300
+        q1 = state.q1 / (state.q1 + tiny)
+        q2 = q1 if state.q2 is state.q1 else state.q2 / (state.q2 + tiny)
+        f1, f2 = state.left((state.q1 + tiny).rsqrt()), state.right((state.q2 + tiny).rsqrt())
+        return replace(
+            state,
+            q1=q1,
+            q2=q2,
+            k=None if state.k is None else state.k * f1 * f2,
+            ntk=None if state.ntk is None else state.ntk * f1 * f2,
+        )
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        del width, outputs
+        return FiniteFunction(partial(channel_norm, eps=self.eps), "norm over channels")
+
+    def _own_spec(self) -> Spec:
+        return {"op": "layer_norm", "eps": self.eps}

@@ -1,0 +1,186 @@
+"""Windows on images: paddings, strides, and means over a window for arrays of pixels and of pixel pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gdkl.infinite.state import Pixels, State
+from gdkl.numerics import DataError, OptionError
+
+Padding: TypeAlias = int | tuple[int, int] | Literal["same", "valid"]
+PaddingMode: TypeAlias = Literal["zeros", "circular"]
+#: Rows or columns before and after the image, for height and width.
+Pads: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+
+
+def two_sizes(value: Any, name: str, *, least: int) -> tuple[int, int]:
+    """A size for height and width, from one whole number or two.
+
+    Raises:
+        OptionError: If the value is neither, or too small.
+
+    Example:
+        >>> two_sizes(3, "kernel_size", least=1)
+        (3, 3)
+    """
+    pair = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    if len(pair) != 2 or not all(isinstance(size, int) and size >= least for size in pair):
+        raise OptionError(
+            f"{name} must be a whole number of at least {least}, or two of them; got {value!r}."
+        )
+    return pair[0], pair[1]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that slides over an image.
+
+    Attributes:
+        size: Height and width of the window.
+        stride: Steps between windows.
+        padding: ``"same"`` (as many windows as steps fit, the smaller half of the padding first),
+            ``"valid"``, or rows and columns on both sides.
+        mode: Whether the padding is zeros or wraps around.
+    """
+
+    size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int] | Literal["same", "valid"]
+    mode: PaddingMode
+
+    @classmethod
+    def read(cls, size: Any, stride: Any, padding: Any, mode: Any) -> Window:
+        """Check a layer's arguments."""
+        if mode not in ("zeros", "circular"):
+            raise OptionError(f"padding_mode={mode!r} is not known: use 'zeros' or 'circular'.")
+        if padding not in ("same", "valid"):
+            if isinstance(padding, str):
+                raise OptionError(
+                    f"padding={padding!r} is not known: use 'same', 'valid' or a number of pixels."
+                )
+            padding = two_sizes(padding, "padding", least=0)
+            padding = "valid" if padding == (0, 0) else padding
+        return cls(
+            two_sizes(size, "kernel_size", least=1), two_sizes(stride, "stride", least=1), padding, mode
+        )
+
+    @classmethod
+    def from_spec(cls, size: Any, strides: Any, padding: Any, mode: Any = "zeros") -> Window:
+        """Read the words of a spec: SAME, VALID, CIRCULAR, or pixels on both sides."""
+        words = {"SAME": ("same", "zeros"), "VALID": ("valid", "zeros"), "CIRCULAR": ("same", "circular")}
+        if isinstance(padding, str):
+            if padding not in words:
+                raise OptionError(f"padding {padding!r} is not known: use {', '.join(words)} or two numbers.")
+            padding, mode = words[padding]
+        return cls.read(size, strides, padding, mode)
+
+    def spec(self) -> dict[str, Any]:
+        """Strides and padding in the words of a spec."""
+        if self.padding == "same":
+            return {"strides": list(self.stride), "padding": "SAME" if self.mode == "zeros" else "CIRCULAR"}
+        if self.padding == "valid":
+            return {"strides": list(self.stride), "padding": "VALID"}
+        mode = {} if self.mode == "zeros" else {"padding_mode": self.mode}
+        return {"strides": list(self.stride), "padding": list(self.padding), **mode}
+
+    def pads(self, height: int, width: int) -> Pads:
+        """Padding of an image of this size.
+
+        Raises:
+            DataError: If the padded image is smaller than the window.
+
+        Example:
+            >>> Window((3, 3), (2, 2), "same", "zeros").pads(8, 7)
+            ((0, 1), (1, 1))
+        """
+        pads: list[tuple[int, int]] = []
+        for axis, length in enumerate((height, width)):
+            size, stride = self.size[axis], self.stride[axis]
+            if self.padding == "same":
+                total = max((-(-length // stride) - 1) * stride + size - length, 0)
+                low, high = total // 2, total - total // 2
+            elif self.padding == "valid":
+                low, high = 0, 0
+            else:
+                low = high = self.padding[axis]
+            if length + low + high < size:
+                raise DataError(
+                    f"a window of {self.size[0]} x {self.size[1]} does not fit images of {height} x {width}: "
+                    "use a smaller window, larger images, or padding='same'."
+                )
+            pads.append((low, high))
+        return pads[0], pads[1]
+
+    def pad(self, state: State) -> State:
+        """The state on the padded image, where pixels outside have variance zero or wrap around."""
+        pads = self.pads(*state.q1.shape[-2:])
+        if pads == ((0, 0), (0, 0)):
+            return state
+        both = [*pads, *pads] if state.pixels is Pixels.PAIRS else [*pads]
+
+        def around(array: Tensor | None, sides: Sequence[tuple[int, int]], outside: float) -> Tensor | None:
+            return None if array is None else _pad(array, sides, self.mode, outside)
+
+        q1 = _pad(state.q1, pads, self.mode, 0.0)
+        return State(
+            q1=q1,
+            q2=q1 if state.q2 is state.q1 else _pad(state.q2, pads, self.mode, 0.0),
+            t=_pad(state.t, both, self.mode, 1.0),
+            u=around(state.u, both, 1.0),
+            k=around(state.k, both, 0.0),
+            ntk=around(state.ntk, both, 0.0),
+            matched=state.matched,
+            pixels=state.pixels,
+        )
+
+    def mean(self, array: Tensor) -> Tensor:
+        """Mean over the window of an array of pixels, shape ``(..., H, W)``, already padded."""
+        array = _windows(array, (-2,), self.size[0], self.stride[0])
+        array = _windows(array, (-1,), self.size[1], self.stride[1])
+        return array / (self.size[0] * self.size[1])
+
+    def mean_along(self, array: Tensor) -> Tensor:
+        """Mean over windows that move together, shape ``(..., H, W, H, W)``: taps (p + o, p' + o)."""
+        array = _windows(array, (-4, -2), self.size[0], self.stride[0])
+        array = _windows(array, (-3, -1), self.size[1], self.stride[1])
+        return array / (self.size[0] * self.size[1])
+
+    def mean_across(self, array: Tensor) -> Tensor:
+        """Mean over all pairs of taps of two windows, shape ``(..., H, W, H, W)``: (p + o, p' + o')."""
+        for axes, axis in (((-4,), 0), ((-3,), 1), ((-2,), 0), ((-1,), 1)):
+            array = _windows(array, axes, self.size[axis], self.stride[axis])
+        return array / (self.size[0] * self.size[1]) ** 2
+
+
+def _windows(array: Tensor, axes: tuple[int, ...], size: int, stride: int) -> Tensor:
+    """Sums over windows that slide along the given axes together."""
+    total: Tensor | None = None
+    for tap in range(size):
+        part = array
+        for axis in axes:
+            count = (array.shape[axis] - size) // stride + 1
+            index = [slice(None)] * array.ndim
+            index[axis] = slice(tap, tap + (count - 1) * stride + 1, stride)
+            part = part[tuple(index)]
+        total = part if total is None else total + part
+    if total is None:
+        raise RuntimeError("a window has at least one tap")
+    return total
+
+
+def _pad(array: Tensor, sides: Sequence[tuple[int, int]], mode: PaddingMode, outside: float) -> Tensor:
+    """Pad the last axes."""
+    if mode == "zeros":
+        flat = [size for pair in reversed(sides) for size in pair]
+        return functional.pad(array, flat, value=outside)
+    for axis, (low, high) in zip(range(-len(sides), 0), sides, strict=True):
+        length = array.shape[axis]
+        index = torch.arange(-low, length + high, device=array.device) % length
+        array = array.index_select(axis, index)
+    return array

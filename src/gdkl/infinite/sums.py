@@ -1,0 +1,116 @@
+"""Sums of covariances over taps of a filter, pixels or branches, without cancellation in the deficits.
+
+Deficits of correlations do not add; mean squared distances do. With any scale ρ for each input,
+
+    d = q1/ρ1² + q2/ρ2² − 2k/(ρ1·ρ2) = (a1 − a2)² + 2·a1·a2·t,   a = √q/ρ,
+
+sums as the covariances do, and gives the deficit of the sum back as t' = (d' − (a1' − a2')²) / (2·a1'·a2').
+With ρ² the mean variance behind the sum, parallel inputs have d = 0 to the last bit whatever their lengths.
+The same holds with 1 + c and the opposite sign of k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gdkl.infinite.state import State
+
+
+def mean_scale(q: Tensor) -> Tensor:
+    """√ of the mean variance of each input, one where it is zero; shaped as ``q`` with single pixels.
+
+    Example:
+        >>> mean_scale(torch.tensor([0.0, 4.0]))
+        tensor([1., 2.])
+    """
+    q = q.detach()
+    mean = q if q.ndim == 1 else q.mean(dim=(-2, -1), keepdim=True)
+    return torch.where(mean > 0, mean, 1).sqrt()
+
+
+def distances(state: State, rho1: Tensor, rho2: Tensor) -> tuple[Tensor, Tensor | None]:
+    """D of every pair in the scales ρ1 and ρ2, and the same from 1 + c where that is carried.
+
+    Example:
+        >>> one = torch.ones(1)
+        >>> distances(State(one, one, torch.full((1, 1), 0.5)), one, one)[0]
+        tensor([[1.]])
+    """
+    a1 = state.left(state.q1.detach().clamp_min(0).sqrt() / rho1)
+    a2 = state.right(state.q2.detach().clamp_min(0).sqrt() / rho2)
+    difference = (a1 - a2).square()
+    product = 2 * a1 * a2
+    d = difference + product * state.t.detach()
+    return d, None if state.u is None else difference + product * state.u.detach()
+
+
+def deficit_of_distance(state: State, d: Tensor, rho1: Tensor, rho2: Tensor) -> Tensor:
+    """The deficit that belongs to a distance, for the variances of a state.
+
+    Example:
+        >>> one = torch.ones(1)
+        >>> deficit_of_distance(State(one, one, torch.zeros(1, 1)), torch.ones(1, 1), one, one)
+        tensor([[0.5000]])
+    """
+    a1 = state.left(state.q1.detach().clamp_min(0).sqrt() / rho1)
+    a2 = state.right(state.q2.detach().clamp_min(0).sqrt() / rho2)
+    product = 2 * a1 * a2
+    t = ((d - (a1 - a2).square()) / torch.where(product > 0, product, 1)).clamp(0, 2)
+    return torch.where(product > 0, t, 1)
+
+
+def weighted_sum(
+    parts: Sequence[State],
+    spread: Callable[[Tensor], Tensor],
+    frame: State,
+    *,
+    w: float | Tensor,
+    b: float | Tensor,
+) -> State:
+    """K' = w·L(ΣK) + b: the sum of states under a linear map over pixels.
+
+    Args:
+        parts: States of the same pairs.
+        spread: The map L, from arrays of pairs to arrays of pairs; its weights are not negative.
+        frame: The state behind the sum as far as it is known: variances and the form of its pairs.
+        w: Factor.
+        b: Term.
+
+    Returns:
+        ``frame`` with its deficits and covariances; its NTK is w·L(ΣT).
+    """
+    rho1, rho2 = mean_scale(frame.q1), mean_scale(frame.q2)
+    w_value, b_value = (value.detach() if isinstance(value, Tensor) else value for value in (w, b))
+    near, far = None, None
+    for part in parts:
+        d, e = distances(part, rho1, rho2)
+        near = d if near is None else near + d
+        far = e if far is None or e is None else far + e
+    if near is None:
+        raise RuntimeError("a sum needs at least one part")
+    inverse1, inverse2 = frame.left(1 / rho1), frame.right(1 / rho2)
+    near = w_value * spread(near) + b_value * (inverse1 - inverse2).square()
+    t = deficit_of_distance(frame, near, rho1, rho2)
+    u = None
+    if far is not None:
+        far = w_value * spread(far) + b_value * (inverse1 + inverse2).square()
+        u = deficit_of_distance(frame, far, rho1, rho2)
+    return replace(
+        frame,
+        t=t,
+        u=u,
+        k=None if parts[0].k is None else w * spread(_add([part.k for part in parts])) + b,
+        ntk=None if parts[0].ntk is None else w * spread(_add([part.ntk for part in parts])),
+    )
+
+
+def _add(arrays: Sequence[Tensor | None]) -> Tensor:
+    present = [array for array in arrays if array is not None]
+    total = present[0]
+    for array in present[1:]:
+        total = total + array
+    return total

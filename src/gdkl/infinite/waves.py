@@ -1,0 +1,145 @@
+"""Sines and cosines, and the one of them whose kernel is the squared exponential.
+
+A wave of frequency b splits into an odd part sin(b·x) and an even part cos(b·x) that do not correlate. With
+
+    D = b²/2 · (q1 + q2 − 2k),   Σ = b²/2 · (q1 + q2 + 2k)
+
+they have E[sin sin] = (e^−D − e^−Σ)/2 and E[cos cos] = (e^−D + e^−Σ)/2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.network import Spec, finite_number
+from gdkl.infinite.state import safe_divide, safe_sqrt
+
+#: Variances within this ratio are compared by a difference that vanishes where they are equal.
+CLOSE = 4.0
+
+
+class _Wave(Activation):
+    """height · (√odd · sin(b·x) ± √even · cos(b·x)), odd + even = 1."""
+
+    def __init__(self, height: float, frequency: float, odd: float, even: float) -> None:
+        self._height2, self._b2 = height**2, frequency**2
+        self._odd_part, self._even_part = odd, even
+        self._odd = even == 0
+
+    def variance(self, q: Tensor) -> Tensor:
+        """½·height²·(1 − (odd − even)·e^(−2b²q))."""
+        fall = -torch.expm1(-2 * self._b2 * q)
+        return self._height2 / 2 * (self._odd_part * fall + self._even_part * (2 - fall))
+
+    def deficit(self, pair: Pair) -> Tensor:
+        """1 − c' = (√(q1'·q2') − k'(c = 1) + k'(c = 1) − k') / √(q1'·q2'), each difference in closed form."""
+        b2, odd, even = self._b2, self._odd_part, self._even_part
+        r1, r2 = safe_sqrt(pair.q1), safe_sqrt(pair.q2)
+        s = r1 * r2
+        # In units of height²/2 throughout.
+        scale = (2 / self._height2) * safe_sqrt(self.variance(pair.q1)) * safe_sqrt(self.variance(pair.q2))
+        distance = b2 / 2 * (r1 - r2).square()
+        level = torch.exp(-distance)
+        fall = -torch.expm1(-2 * b2 * s)
+        parallel = level * (odd * fall + even * (2 - fall))
+        # 4·(q1'·q2' − k'²) at c = 1: zero where the variances are equal, and known relatively nearby.
+        excess = -torch.expm1(-2 * distance) * (1 - (odd - even) ** 2 * torch.exp(-b2 * (r1 + r2).square()))
+        excess = excess - (odd - even) * (torch.exp(-b2 * pair.q1) - torch.exp(-b2 * pair.q2)).square()
+        close = (pair.q1 <= CLOSE * pair.q2) & (pair.q2 <= CLOSE * pair.q1)
+        across = torch.where(close, safe_divide(excess, scale + parallel, otherwise=0.0), scale - parallel)
+        opposite = torch.exp(-distance - b2 * s * pair.u)
+        along = -torch.expm1(-b2 * s * pair.t) * (2 * odd * opposite - level * torch.expm1(-b2 * s * pair.u))
+        return safe_divide(across.clamp_min(0) + along, scale, otherwise=1.0)
+
+    def slope(self, pair: Pair) -> Tensor:
+        """height²·b² · (odd·E[cos cos] + even·E[sin sin])."""
+        b2 = self._b2
+        r1, r2 = safe_sqrt(pair.q1), safe_sqrt(pair.q2)
+        s = r1 * r2
+        distance = b2 / 2 * (r1 - r2).square()
+        larger = torch.exp(-distance - b2 * s * torch.minimum(pair.t, pair.u))
+        smaller = torch.exp(-distance - b2 * s * torch.maximum(pair.t, pair.u))
+        # e^−D − e^−Σ for small exponents is a difference of nearly equal numbers: take it by expm1.
+        swing = -larger * torch.expm1(-b2 * s * (pair.u - pair.t).abs()) * torch.sign(pair.u - pair.t)
+        return self._height2 * b2 / 2 * (self._odd_part * (larger + smaller) + self._even_part * swing)
+
+
+class Sin(_Wave):
+    """φ(x) = a·sin(b·x + c).
+
+    Args:
+        a: Height.
+        b: Frequency.
+        c: Phase.
+
+    Example:
+        >>> import gdkl.infinite as inf
+        >>> inf.Sin().diagonal(torch.tensor([[0.0], [1e3]]))
+        tensor([0.0000, 0.5000])
+    """
+
+    def __init__(self, a: float = 1.0, b: float = 1.0, c: float = 0.0) -> None:
+        self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
+        super().__init__(self.a, self.b, math.cos(self.c) ** 2, math.sin(self.c) ** 2)
+
+    def function(self, x: Tensor) -> Tensor:
+        """a·sin(b·x + c)."""
+        return self.a * torch.sin(self.b * x + self.c)
+
+    def _own_spec(self) -> Spec:
+        return {"op": "act", "name": "sin", "a": self.a, "b": self.b, "c": self.c}
+
+
+class Cos(_Wave):
+    """φ(x) = a·cos(b·x + c).
+
+    Args:
+        a: Height.
+        b: Frequency.
+        c: Phase.
+
+    Example:
+        >>> import gdkl.infinite as inf
+        >>> inf.Cos().diagonal(torch.tensor([[0.0], [1e3]]))
+        tensor([1.0000, 0.5000])
+    """
+
+    def __init__(self, a: float = 1.0, b: float = 1.0, c: float = 0.0) -> None:
+        self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
+        super().__init__(self.a, self.b, math.sin(self.c) ** 2, math.cos(self.c) ** 2)
+
+    def function(self, x: Tensor) -> Tensor:
+        """a·cos(b·x + c)."""
+        return self.a * torch.cos(self.b * x + self.c)
+
+    def _own_spec(self) -> Spec:
+        return {"op": "act", "name": "cos", "a": self.a, "b": self.b, "c": self.c}
+
+
+class RBF(_Wave):
+    """φ(x) = √2·sin(√(2·gamma)·x + π/4), whose kernel is exp(−gamma·(q1 + q2 − 2k)).
+
+    Args:
+        gamma: Inverse squared length.
+
+    Example:
+        >>> import gdkl.infinite as inf
+        >>> inf.RBF(gamma=0.5).kernel(torch.tensor([[0.0], [1.0]]))
+        tensor([[1.0000, 0.6065],
+                [0.6065, 1.0000]])
+    """
+
+    def __init__(self, gamma: float = 1.0) -> None:
+        self.gamma = finite_number(gamma, "gamma", least=0.0)
+        super().__init__(math.sqrt(2), math.sqrt(2 * self.gamma), 0.5, 0.5)
+
+    def function(self, x: Tensor) -> Tensor:
+        """√2·sin(√(2·gamma)·x + π/4)."""
+        return math.sqrt(2) * torch.sin(math.sqrt(2 * self.gamma) * x + math.pi / 4)
+
+    def _own_spec(self) -> Spec:
+        return {"op": "act", "name": "rbf", "gamma": self.gamma}
