@@ -26,9 +26,8 @@ _READ = (
 )
 
 _UNFINISHED = (
-    f"The steps of this run are fewer than the paper's {FULL_STEPS['GDKL']}, and on noisy data like this it shows: the "
-    "noise of a deep kernel starts small and takes its time to grow, and until then the model trusts labels too much. "
-    f"'gdkl demo --steps {FULL_STEPS['GDKL']}' takes longer and shows where training ends."
+    f"The steps of this run are fewer than the paper's {FULL_STEPS['GDKL']}; 'gdkl demo --steps {FULL_STEPS['GDKL']}' "
+    "takes longer and shows where training ends."
 )
 
 _EXAMPLE = """from gdkl import GDKLRegressor
