@@ -16,6 +16,7 @@ from gdkl.gp import (
     Noise,
     condition,
     rbf_kernel,
+    scaled_rbf,
     squared_distances,
     take_rows,
     take_targets,
@@ -119,6 +120,31 @@ def test_squared_distances_keep_their_digits_far_from_the_origin():
     torch.testing.assert_close(squared_distances(x + 1e6), squared_distances(x), rtol=1e-8, atol=1e-8)
     expected = torch.cdist(x, x).square()
     torch.testing.assert_close(squared_distances(x, x), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_gradcheck_of_the_rbf_with_duplicate_rows_and_shared_features(columns, symmetric):
+    """Two members and two outputs: the outputs share a member's features, each has its own scales."""
+    x1, x2 = _random(2, 1, 5, 3), _random(2, 1, 4, 3, seed=1)
+    x1[..., 1, :] = x1[..., 0, :]
+    x2[..., 0, :] = x1[..., 0, :]
+    lengthscale = _random(2, 2, 1, columns, seed=2).exp().requires_grad_()
+    scale = _random(2, 2, seed=3).exp().requires_grad_()
+    x1.requires_grad_(), x2.requires_grad_()
+
+    def kernel(x1, x2, lengthscale, scale):
+        return scaled_rbf(x1, None if symmetric else x2, lengthscale, scale)
+
+    assert torch.autograd.gradcheck(kernel, (x1, x2, lengthscale, scale))
+
+
+def test_gradients_of_the_rbf_keep_their_digits_far_from_the_origin():
+    x = _random(1, 1, 6, 3)
+    near, far = ((x + shift).requires_grad_() for shift in (0.0, 1e5))
+    for rows in (near, far):
+        scaled_rbf(rows, None, torch.ones(1, 1, 1, 1).double(), torch.ones(1, 1).double())[..., 0, :].sum().backward()
+    torch.testing.assert_close(far.grad, near.grad, rtol=1e-6, atol=1e-8)
 
 
 def test_take_picks_each_members_own_rows():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dense
-from gdkl.gp import GPyTorchKernel, Marginals, condition, rbf_kernel, squared_distances
+from gdkl.gp import GPyTorchKernel, Marginals, condition, rbf_kernel, scaled_rbf
 from gdkl.objectives import (
     distillation,
     expected_negative_log_likelihood,
@@ -75,8 +75,7 @@ def _student(x1, x2, y1, log_lengthscale, log_scale, log_noise):
     """A student's marginals as a differentiable function of inputs and parameters."""
 
     def kernel(a, b):
-        distances = squared_distances(a, b) / log_lengthscale.exp()[..., None, None] ** 2
-        return log_scale.exp()[..., None, None] * torch.exp(-0.5 * distances)
+        return scaled_rbf(a, b, log_lengthscale.exp()[..., None, None], log_scale.exp())
 
     k22 = log_scale.exp()[..., None].expand(*log_scale.shape, x2.shape[-2])
     return condition(kernel(x1, None), kernel(x2, x1), k22, y1, log_noise.exp(), name="K")
@@ -150,7 +149,7 @@ def test_evidence_is_the_textbook_one_and_its_terms_add_up():
     result = marginal_likelihood(K, y, noise, name="K")
     expected = [dense.log_evidence(K[0, o].numpy(), y[0, o].numpy(), float(noise[0, o])) for o in range(2)]
     np.testing.assert_allclose(float(result.value), -np.mean(expected) / y.shape[-1], rtol=1e-12)
-    total = sum(float(term) for term in result.terms.values()) + 0.5 * np.log(2 * np.pi)
+    total = sum(float(term) for term in result.terms.values())
     np.testing.assert_allclose(total, float(result.value), rtol=1e-12)
 
 

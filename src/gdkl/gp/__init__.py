@@ -1,16 +1,10 @@
 """Gaussian-process algebra that knows no network: kernels, noise, exact posteriors."""
 
-from gdkl.gp.exact import (
-    ExactPosterior,
-    Marginals,
-    Split,
-    add_noise,
-    condition,
-    take_rows,
-    take_targets,
-)
-from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel, squared_distances
+from gdkl.gp.conditioning import Marginals, condition, evidence_terms
+from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
+from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
+from gdkl.gp.rbf import scaled_rbf, squared_distances
 
 __all__ = [
     "NOISE_FLOOR",
@@ -22,9 +16,10 @@ __all__ = [
     "Noise",
     "ScaledKernel",
     "Split",
-    "add_noise",
     "condition",
+    "evidence_terms",
     "rbf_kernel",
+    "scaled_rbf",
     "squared_distances",
     "take_rows",
     "take_targets",

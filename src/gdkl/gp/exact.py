@@ -12,18 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gdkl.gp.conditioning import Marginals, add_noise, floor_variance
 from gdkl.gp.kernels import KernelFunction
 from gdkl.numerics import cholesky
-
-#: Part of the prior variance below which a posterior variance is rounding error.
-_RELATIVE_VARIANCE_FLOOR = 1e-12
-
-
-class Marginals(NamedTuple):
-    """Gaussian marginals of latent function values: means and variances, both ``(..., n)``."""
-
-    mean: Tensor
-    variance: Tensor
 
 
 class Split(NamedTuple):
@@ -58,45 +49,6 @@ def take_targets(targets: Tensor, index: Tensor) -> Tensor:
     """
     index = index.unsqueeze(-2)
     return torch.take_along_dim(targets.expand(*index.shape[:-3], *targets.shape), index, dim=-1)
-
-
-def add_noise(kernel_matrix: Tensor, noise: Tensor) -> Tensor:
-    """K + σ²I for each batch entry; ``noise`` has the batch's shape."""
-    identity = torch.eye(kernel_matrix.shape[-1], dtype=kernel_matrix.dtype, device=kernel_matrix.device)
-    return kernel_matrix + noise[..., None, None] * identity
-
-
-def floor_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
-    """Keep a posterior variance above the rounding error of its prior: its logarithm is taken next."""
-    return torch.maximum(variance, _RELATIVE_VARIANCE_FLOOR * prior_variance)
-
-
-def condition(K11: Tensor, K21: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -> Marginals:
-    """Latent marginals on held-out rows given noisy targets on the observed ones.
-
-    One Cholesky factorisation and one triangular solve: with LLᵀ = K₁₁ + σ²I, A = L⁻¹K₁₂ and v = L⁻¹y₁, the
-    means are Aᵀv and the variances k₂₂ − Σ A².
-
-    Args:
-        K11: Kernel over the observed rows, shape ``(..., n1, n1)``.
-        K21: Kernel between held-out and observed rows, shape ``(..., n2, n1)``.
-        k22: Prior variances of the held-out rows, shape ``(..., n2)``.
-        y1: Observed targets, shape ``(..., n1)``.
-        noise: Noise variances, shape ``(...)``.
-        name: What the matrix K₁₁ + σ²I is, for numerical errors.
-
-    Returns:
-        Marginals without noise, shape ``(..., n2)``.
-    """
-    L = cholesky(add_noise(K11, noise), name=name)
-    K12 = K21.mT
-    y1 = y1.unsqueeze(-1)
-    batch = torch.broadcast_shapes(K12.shape[:-2], y1.shape[:-2])
-    right = torch.cat([K12.expand(*batch, *K12.shape[-2:]), y1.expand(*batch, *y1.shape[-2:])], dim=-1)
-    solved = torch.linalg.solve_triangular(L, right, upper=False)
-    A, v = solved[..., :-1], solved[..., -1:]
-    mean = (A.mT @ v).squeeze(-1)
-    return Marginals(mean, floor_variance(k22 - A.square().sum(dim=-2), k22))
 
 
 class ExactPosterior:

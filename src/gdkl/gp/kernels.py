@@ -12,6 +12,8 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor, nn
 
+from gdkl.gp.rbf import scaled_rbf
+
 #: Where lengthscale and output scale start: GPyTorch's own value, softplus(0).
 _START = math.log(2)
 
@@ -63,40 +65,6 @@ def _log_scale() -> Positive:
     return Positive(transform=cast(Any, torch.exp), inv_transform=cast(Any, torch.log))
 
 
-def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
-    """Squared Euclidean distances between rows, zero on the diagonal of a set with itself.
-
-    The rows are centred first: the expansion |a|² + |b|² − 2a·b loses digits in proportion to the squared
-    distance from the origin.
-
-    Args:
-        x1: Rows, shape ``(..., n1, d)``.
-        x2: Rows, shape ``(..., n2, d)``; None for ``x1`` itself.
-
-    Returns:
-        Distances of shape ``(..., n1, n2)``.
-
-    Example:
-        >>> squared_distances(torch.tensor([[0.0], [3.0]]))
-        tensor([[0., 9.],
-                [9., 0.]])
-    """
-    # The second set is the training rows wherever new rows are predicted: a centre taken from it keeps a
-    # prediction independent of the batch it comes in.
-    centre = (x1 if x2 is None else x2).detach().mean(dim=-2, keepdim=True)
-    a = x1 - centre
-    b = a if x2 is None else x2 - centre
-    a_norm = a.square().sum(dim=-1)
-    b_norm = a_norm if x2 is None else b.square().sum(dim=-1)
-    distances = a_norm.unsqueeze(-1) + b_norm.unsqueeze(-2) - 2 * (a @ b.mT)
-    distances = distances.clamp_min(0)
-    if x2 is None:
-        off_diagonal = 1 - torch.eye(a.shape[-2], dtype=a.dtype, device=a.device)
-        # The product a·aᵀ need not be symmetric to the last bit; the kernel matrix must be.
-        distances = 0.5 * (distances + distances.mT) * off_diagonal
-    return distances
-
-
 class GPyTorchKernel(nn.Module):
     """Any GPyTorch kernel as a `KernelFunction`.
 
@@ -139,12 +107,7 @@ class GPyTorchKernel(nn.Module):
             result = to_dense(self._lazy(x1, x1 if x2 is None else x2))
             return 0.5 * (result + result.mT) if x2 is None else result
         scale, lengthscale = parts
-        if lengthscale.shape[-1] == 1:
-            # One lengthscale: the distances are shared by all outputs, and only divided for each.
-            distances = squared_distances(x1, x2) / lengthscale.square()
-        else:
-            distances = squared_distances(x1 / lengthscale, None if x2 is None else x2 / lengthscale)
-        return scale[..., None, None] * torch.exp(-0.5 * distances)
+        return scaled_rbf(x1, x2, lengthscale, scale)
 
     def _lazy(self, x1: Tensor, x2: Tensor, **options: Any) -> Tensor:
         return cast("Callable[..., Tensor]", self.kernel)(x1, x2, **options)

@@ -56,10 +56,9 @@ class Guide:
             Means and variances, ``(..., members, outputs, n2)``.
         """
         observed, held_out = split
-        member = torch.arange(self.gram.shape[0], device=self.gram.device)[:, None, None]
-        K11 = self.gram[member, observed.unsqueeze(-1), observed.unsqueeze(-2)]
-        K21 = self.gram[member, held_out.unsqueeze(-1), observed.unsqueeze(-2)]
-        k22 = self.gram[member.squeeze(-1), held_out, held_out]
+        K11, K21 = self._blocks(observed, held_out)
+        variances = self.gram.diagonal(dim1=-2, dim2=-1)
+        k22 = torch.take_along_dim(variances.expand(*held_out.shape[:-1], -1), held_out, dim=-1)
         y1 = take_targets(self.targets, observed)
         # Work on the normalised Gram with the noise divided by the scale: one product less, and outputs
         # whose ratio is the same could share a factor.
@@ -72,6 +71,19 @@ class Guide:
             name=_MATRIX_NAME,
         )
         return Marginals(unit.mean, self.scale.unsqueeze(-1) * unit.variance)
+
+    def _blocks(self, observed: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
+        """K₁₁ and K₂₁ of each split: whole rows first, then columns, which is faster than entry by entry."""
+        members = self.gram.shape[0]
+        K11 = self.gram.new_empty(*observed.shape, observed.shape[-1])
+        K21 = self.gram.new_empty(*held_out.shape, observed.shape[-1])
+        flat = (value.flatten(0, -3) for value in (K11, K21))
+        indices = (index.flatten(0, -2) for index in (observed, held_out))
+        for count, (k11, k21, one, two) in enumerate(zip(*flat, *indices, strict=True)):
+            columns = self.gram[count % members].index_select(1, one)
+            torch.index_select(columns, 0, one, out=k11)
+            torch.index_select(columns, 0, two, out=k21)
+        return K11, K21
 
     def bytes_per_split(self) -> int:
         """Peak memory that `posterior` takes for one split of all members."""

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gdkl.gp import Marginals, add_noise
-from gdkl.numerics import cholesky
+from gdkl.gp import Marginals, evidence_terms
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -90,10 +89,6 @@ def marginal_likelihood(K: Tensor, y: Tensor, noise: Tensor, *, name: str) -> Ob
         noise: Noise variances, ``(members, outputs)``.
         name: What K + σ²I is, for numerical errors.
     """
-    L = cholesky(add_noise(K, noise), name=name)
-    v = torch.linalg.solve_triangular(L, y.unsqueeze(-1), upper=False).squeeze(-1)
     n = y.shape[-1]
-    data_fit = 0.5 * v.square().sum(dim=-1).mean(dim=-1) / n
-    complexity = L.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1).mean(dim=-1) / n
-    value = data_fit + complexity + 0.5 * _LOG_2PI
-    return ObjectiveValue(value, {"data_fit": data_fit, "complexity": complexity})
+    data_fit, complexity = (term.mean(dim=-1) / n for term in evidence_terms(K, y, noise, name=name))
+    return ObjectiveValue(data_fit + complexity, {"data_fit": data_fit, "complexity": complexity})
