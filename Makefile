@@ -12,8 +12,8 @@ demo: $(READY)  ## fit all four regressors on embedded data; writes demo/
 test: lint  ## every check: format, lint, types, layers, tests with coverage
 	$(BIN)/pytest -n auto --cov --cov-report=term -m "not long"
 
-test-long: $(READY)  ## the full counts that `make test` leaves out
-	$(BIN)/pytest -m "long"
+test-long: $(READY)  ## every test with full counts, and those that `make test` leaves out
+	HYPOTHESIS_PROFILE=long $(BIN)/pytest -n auto
 
 lint: $(READY)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

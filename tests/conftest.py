@@ -18,4 +18,6 @@ def pytest_configure(config):
 torch.set_num_threads(1)
 
 settings.register_profile("default", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI")))
-settings.load_profile("default")
+# What `make test-long` uses: other examples each time, and many.
+settings.register_profile("long", deadline=None, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -164,12 +164,14 @@ def _refused(content, path):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_every_flipped_byte_is_noticed(model_bytes, tmp_path):
-    """Every byte of the header and every seventh of the rest."""
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("flip", [0x15, pytest.param(0xFF, marks=pytest.mark.long)])
+def test_every_flipped_byte_is_noticed(model_bytes, tmp_path, stride, flip):
+    """Every byte of the header and every seventh, or every, of the rest."""
     header = 8 + int.from_bytes(model_bytes[:8], "little")
-    for position in [*range(header), *range(header, len(model_bytes), 7)]:
+    for position in [*range(header), *range(header, len(model_bytes), stride)]:
         damaged = bytearray(model_bytes)
-        damaged[position] ^= 0x15
+        damaged[position] ^= flip
         _refused(bytes(damaged), tmp_path / "damaged.gdkl")
 
 
