@@ -81,7 +81,7 @@ def test_fetch_without_a_source_says_how_to_provide_it(tiny: Path, cache: Path) 
     for more in ((), ("--force", "--data-dir", str(tiny))):
         result = run("fetch", "tiny", *more)
         assert result.exit_code == 2
-        assert "Provide tiny.npz yourself" in result.stderr.splitlines()[-1]
+        assert "Provide tiny.npz (arrays X and y) yourself" in result.stderr.splitlines()[-1]
     assert not cache.exists()
 
 

@@ -65,7 +65,7 @@ def test_a_wrong_option_is_one_line(tmp_path, words, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_an_unknown_experiment_is_one_line(tmp_path):
@@ -81,4 +81,15 @@ def test_an_interrupted_run_leaves_no_result(tmp_path, monkeypatch):
     monkeypatch.setattr(ProgressDisplay, "on_step", press)
     done = _run(tmp_path, "--methods", "gdkl", "--gdkl-steps", "50")
     assert done.exit_code == 130
-    assert not (tmp_path / "uci").exists()
+    assert list((tmp_path / "uci").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    def work(*arguments, **more):
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr("gdkl.paper.uci.run", work)
+    (tmp_path / "file").write_text("")
+    done = _run(tmp_path / "file")
+    assert done.exit_code == 2
+    assert "cannot write to" in done.stderr

@@ -6,6 +6,7 @@ import gpytorch
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import torch
 from regressor_cases import MAKERS, table
 from sklearn.exceptions import NotFittedError
@@ -13,6 +14,7 @@ from torch import nn
 
 import gdkl
 from gdkl import GdklError, GDKLRegressor
+from gdkl.training import Callback
 
 X, Y = table(20)
 
@@ -32,6 +34,11 @@ def _targets_with(value):
 class Infinite(nn.Linear):
     def forward(self, input):
         return super().forward(input) / 0
+
+
+class Whole(nn.Linear):
+    def forward(self, input):
+        return super().forward(input).long()
 
 
 class Flat(nn.Linear):
@@ -60,6 +67,11 @@ BAD_DATA = {
     "y as text": (X, np.array(["a"] * 20), "y is not numeric.*classifier"),
     "no y": (X, None, "requires y"),
     "complex X": (X + 1j, Y, "Complex data not supported"),
+    "nothing": (None, Y, "X is NoneType"),
+    "a dictionary": ({"a": [1, 2]}, Y, "X is dict"),
+    "a sparse matrix": (scipy.sparse.csr_matrix(X), Y, "sparse.*toarray"),
+    "targets too large for a variance": (X, Y * 1e160, "other units"),
+    "targets too small for a variance": (X, Y * 1e-162, "other units"),
     "complex y": (X, Y + 1j, "Complex data not supported"),
 }
 
@@ -87,6 +99,9 @@ BAD_OPTIONS = {
     "base_kernel": ("rbf", "base_kernel='rbf'.*GPyTorch"),
     "feature_net": ("mlp", "feature_net='mlp'.*widths"),
     "tol": (0.1, "tol and patience go together"),
+    "verbose": ("yes", "verbose='yes'.*whole number"),
+    "random_state": ("a", "random_state='a'.*generator"),
+    "callbacks": (5, "callbacks=5.*list"),
 }
 
 
@@ -106,6 +121,8 @@ def test_bad_options(option):
         (Flat(4, 2), r"shape \(20, p\); got \(20,\)"),
         (nn.Linear(7, 2), "feature_net failed on 20 rows of 4 columns"),
         (nn.Sequential(nn.Linear(4, 2), nn.Unflatten(1, (1, 2))), "shape"),
+        (nn.LSTM(4, 2), "must return a tensor; got tuple"),
+        (Whole(4, 2), "of int64"),
         (lambda columns: "net", "must return a torch.nn.Module"),
         ([4, 0], "positive whole numbers"),
         ([], "positive whole numbers"),
@@ -116,6 +133,36 @@ def test_bad_networks(feature_net, message):
         GDKLRegressor(n_iter=5, feature_net=feature_net).fit(X, Y)
     assert isinstance(caught.value, ValueError)
     assert len(str(caught.value).splitlines()) == 1
+
+
+class Never(Callback):
+    every = 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"callbacks": [5]}, "callbacks has 5"),
+        ({"callbacks": [Callback]}, "callbacks has <class"),
+        ({"callbacks": [Never()]}, "every=0"),
+        ({"guide": gpytorch.kernels.RBFKernel}, "guide=<class"),
+        ({"base_kernel": gpytorch.kernels.RBFKernel(ard_num_dims=3), "feature_net": [4]}, "base_kernel failed on 4"),
+        ({"feature_net": [True]}, "positive whole numbers"),
+        ({"device": "mps"}, "device='mps' is not supported"),
+        ({"random_state": -1}, "random_state=-1"),
+    ],
+)
+def test_more_bad_options(options, message):
+    with pytest.raises(GdklError, match=message) as caught:
+        GDKLRegressor(**{"n_iter": 5, **options}).fit(X, Y)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_ard_must_be_a_boolean():
+    with pytest.raises(GdklError, match="ard='no'"):
+        gdkl.GPRegressor(ard="no").fit(X, Y)
+    with pytest.raises(GdklError, match="base_kernel failed on 4"):
+        gdkl.GPRegressor(base_kernel=gpytorch.kernels.RBFKernel(ard_num_dims=3)).fit(X, Y)
 
 
 def test_bad_input_at_predict():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import gpytorch
 import joblib
@@ -83,6 +85,15 @@ def test_two_fits_with_one_seed_are_equal_and_leave_the_global_generators_alone(
     np.testing.assert_array_equal(first.variance, second.variance)
     assert torch.equal(torch.get_rng_state(), torch_state)
     np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+
+
+@pytest.mark.parametrize("name", ["gdkl", "dkl"])
+def test_every_step_reaches_the_model(name):
+    """The model returned is the one after the last step, whatever the number of steps."""
+    X, y = table(40)
+    predictions = [MAKERS[name](n_iter=n).fit(X, y).predict(X) for n in (1, 2, 49, 51)]
+    for one, two in itertools.pairwise(predictions):
+        assert np.abs(one - two).max() > 1e-6
 
 
 def test_another_seed_is_another_fit():
@@ -262,6 +273,65 @@ def test_ctrl_c_gives_a_usable_model_and_says_so():
         model.fit(X, y)
     assert model.n_iter_ == 25
     assert model.score(X, y) > 0
+
+
+def test_a_plain_function_is_a_callback():
+    X, y = table(30)
+    seen = []
+
+    def watch(report):
+        seen.append(report.values["kl"])
+        return report.step == 12
+
+    model = MAKERS["gdkl"](callbacks=[watch]).fit(X, y)
+    assert model.n_iter_ == len(seen) == 12
+
+
+class WithDropout(Wide):
+    def forward(self, x):
+        return self.inner(nn.functional.dropout(x, 0.2, self.training))
+
+
+@pytest.mark.parametrize("feature_net", [None, WithDropout])
+def test_fits_in_threads_are_the_fits_alone(feature_net):
+    X, y = table(20)
+
+    def one(seed):
+        return MAKERS["gdkl"](n_iter=6, random_state=seed, feature_net=feature_net).fit(X, y).predict(X)
+
+    alone = [one(seed) for seed in range(4)]
+    state = torch.get_rng_state()
+    for _ in range(4):
+        with ThreadPoolExecutor(4) as pool:
+            for a, b in zip(alone, pool.map(one, range(4)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-9)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", MAKERS)
+def test_fit_needs_no_gradients_to_be_switched_on(name, mode):
+    X, y = table(20)
+    with mode():
+        inside = MAKERS[name]().fit(X, y).predict(X)
+    np.testing.assert_allclose(inside, MAKERS[name]().fit(X, y).predict(X), rtol=1e-9)
+
+
+def test_a_numpy_generator_is_a_random_state():
+    X, y = table(20)
+    one, two = (MAKERS["gdkl"](random_state=np.random.default_rng(3)).fit(X, y).predict(X) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_the_default_precision_of_torch_does_not_change_a_fit():
+    X, y = table(20)
+    expected = MAKERS["gdkl"]().fit(X, y).predict(X)
+    torch.set_default_dtype(torch.float64)
+    try:
+        # A kernel's start is rounded to the default precision; weights and splits are the same.
+        np.testing.assert_allclose(MAKERS["gdkl"]().fit(X, y).predict(X), expected, rtol=1e-6)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_a_constant_column_is_ignored_with_a_warning():

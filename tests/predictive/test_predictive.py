@@ -72,6 +72,12 @@ def test_samples_are_reproducible_and_have_the_right_shape():
         lambda p: p.quantile([0.5, 1.0]),
         lambda p: p.interval(1.0),
         lambda p: p.sample(0),
+        lambda p: p.sample(1.5),
+        lambda p: p.quantile([]),
+        lambda p: p.quantile("a"),
+        lambda p: p.quantile([[0.1, 0.2]]),
+        lambda p: p.interval([0.5, 0.9]),
+        lambda p: p[1],
         lambda p: p.log_prob([1.0, 2.0]),
         lambda p: Predictive([0.0], [1.0], [1.0]),
         lambda p: Predictive([[0.0]], [[1.0, 2.0]], [[1.0]]),
@@ -81,6 +87,13 @@ def test_nonsense_is_refused(call):
     with pytest.raises(GdklError) as caught:
         call(_gaussian())
     assert isinstance(caught.value, ValueError)
+
+
+def test_some_of_the_points():
+    p = _mixture()
+    for rows in (slice(1, 3), [0, 2], np.array([True, False, True])):
+        np.testing.assert_array_equal(p[rows].mean, p.mean[rows])
+        np.testing.assert_array_equal(p[rows].quantile(0.2), p.quantile(0.2)[rows])
 
 
 def test_targets_of_one_column_fit_a_flat_prediction():

@@ -164,8 +164,29 @@ def test_a_gradient_that_overflows_in_the_last_step_is_undone():
             value = value + torch.sqrt(module.x * 0)
         return ObjectiveValue(value, {"square": value})
 
-    _train(module, 10, loss=loss)
+    with pytest.warns(NumericsWarning, match="last step of 10 overflowed"):
+        assert _train(module, 10, loss=loss).failed
     assert bool(torch.isfinite(module.x).all())
+
+
+@pytest.mark.parametrize("n_iter", [1, 7, 49, 50, 51, 99])
+def test_the_last_step_counts(n_iter):
+    """A buffer that is infinite on purpose, as a constraint's bound is, must not undo what was learned."""
+    plain, bounded = Quadratic(), Quadratic()
+    bounded.register_buffer("upper_bound", torch.tensor(torch.inf))
+    states = []
+    for module in (plain, bounded):
+        _train(module, n_iter)
+        states.append(module.x.detach().clone())
+    assert torch.equal(*states)
+    by_hand = torch.tensor([3.0, -2.0], dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.Adam([by_hand])
+    for step in range(n_iter):
+        optimiser.param_groups[0]["lr"] = Schedule(n_iter, 0.05).rate(step)
+        optimiser.zero_grad()
+        by_hand.square().sum().backward()
+        optimiser.step()
+    torch.testing.assert_close(states[0], by_hand.detach())
 
 
 def test_a_failure_before_anything_was_learned_is_an_error():

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gdkl.cli.failures import PIPE_WIDTH, say
 from gdkl.numerics import OptionError, resolve_device
-from gdkl.paper import read_result, uci, uci_table, write_result
+from gdkl.paper import check_writable, read_result, uci, uci_table, write_result
 from gdkl.training import ProgressDisplay
 
 
@@ -20,7 +20,8 @@ def _choices(text: str, allowed: tuple[str, ...], what: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in allowed]
     if unknown or not names:
-        raise OptionError(f"{what} {', '.join(unknown) or 'missing'}: use {', '.join(allowed)}.")
+        problem = f"unknown {what} {', '.join(unknown)}" if unknown else f"no {what} given"
+        raise OptionError(f"{problem}: use {', '.join(allowed)}.")
     return names
 
 
@@ -46,10 +47,11 @@ def reproduce(
         raise OptionError(f"experiment {experiment!r} is not known: use uci.")
     place = resolve_device(device)
     protocol = uci.Protocol(seeds=seeds, gdkl_iterations=gdkl_steps, dkl_iterations=dkl_steps)
+    check_writable(output / "uci")
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     results: list[dict[str, Any]] = []
-    for name in _choices(datasets, uci.DATASETS, "unknown dataset"):
-        for method in _choices(methods, tuple(uci.Method), "unknown method"):
+    for name in _choices(datasets, uci.DATASETS, "dataset"):
+        for method in _choices(methods, tuple(uci.Method), "method"):
             path = output / "uci" / f"{name}-{method}.json"
             if path.exists() and (found := read_result(path)).get("protocol") == asdict(protocol):
                 say(f"{name} {method}: kept from {path}")

@@ -28,9 +28,7 @@ def download(info: DatasetInfo) -> Path:
         DataError: If no source is known, none answers, or the content differs; nothing is stored then.
     """
     if info.text is None:
-        raise DataError(
-            f"No verified download of the dataset {info.name!r} is known ({info.source}). {_ways(info)}"
-        )
+        raise DataError(f"No verified download of the dataset {info.name!r} is known ({info.source}). {_ways(info)}")
     url, content = _first_answer(info, info.text.urls)
     try:
         X, targets = parse_text(content, info.text, info)
@@ -60,13 +58,16 @@ def _first_answer(info: DatasetInfo, urls: tuple[str, ...]) -> tuple[str, bytes]
                 fetch(url, str(target), None)
                 return url, target.read_bytes()
             except OSError as error:  # what the HTTP library raises for lost connections and 404s alike
-                reasons.append(" ".join(str(error).split())[:200])
+                reason = " ".join(str(error).split())
+                # A lost connection is told at length, with the address cut to pieces; its kind says as much.
+                reasons.append(reason if len(reason) < 160 else f"{url} did not answer: {type(error).__name__}")
     raise DataError(f"The dataset {info.name!r} could not be downloaded ({reasons[0]}). {_ways(info)}")
 
 
 def _ways(info: DatasetInfo) -> str:
     """How to provide a file by hand."""
     return (
-        f"Provide {info.file}.npz yourself in one of three ways: pass data_dir= a folder that holds it, "
+        f"Provide {info.file}.npz (arrays X and y) yourself in one of three ways: pass data_dir= "
+        "(--data-dir) a folder that holds it, "
         f"set {DATA_VARIABLE} to such a folder, or put it into the cache folder {cache_dir()}."
     )

@@ -6,7 +6,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,17 @@ from torch import Tensor
 
 from gdkl.estimators.saving import save
 from gdkl.estimators.scaling import Scaler
-from gdkl.estimators.validation import check_row_count, check_rows, check_targets, refuse_fit_options
+from gdkl.estimators.validation import (
+    check_number,
+    check_row_count,
+    check_rows,
+    check_targets,
+    refuse_fit_options,
+)
 from gdkl.methods import FittedModel, TrainingData
 from gdkl.numerics import InterruptedFitWarning, NotFittedError, OptionError, resolve_device, resolve_dtype
 from gdkl.predictive import FloatArray, Predictive
-from gdkl.training import Callback, ProgressDisplay
+from gdkl.training import Callback, ProgressDisplay, as_callbacks
 
 
 class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
@@ -68,17 +74,22 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             The estimator itself.
         """
         refuse_fit_options(unsupported)
+        check_number("verbose", self.verbose, low=0, strict=False, integer=True, boolean=True)
         self._check_options()
         device, dtype = resolve_device(self.device), resolve_dtype(self.dtype)
         rows = check_rows(self, X, reset=True)
         targets = check_targets(self, y, len(rows))
         check_row_count(len(rows))
         scaler = Scaler.fit(rows, targets, getattr(self, "feature_names_in_", None))
-        data = TrainingData(
-            torch.as_tensor(scaler.rows(rows), dtype=dtype, device=device).unsqueeze(0),
-            torch.as_tensor(scaler.targets(targets), dtype=dtype, device=device).unsqueeze(0),
-        )
-        model = self._fit_model(data, _draw_seed(self.random_state), self._callbacks())
+        with torch.inference_mode(False):
+            data = TrainingData(
+                torch.as_tensor(scaler.rows(rows), dtype=dtype, device=device).unsqueeze(0),
+                torch.as_tensor(scaler.targets(targets), dtype=dtype, device=device).unsqueeze(0),
+            )
+        seed, callbacks = _draw_seed(self.random_state), self._callbacks()
+        # Training needs gradients, whatever the caller has switched off around it.
+        with torch.inference_mode(False), torch.enable_grad():
+            model = self._fit_model(data, seed, callbacks)
         self._adopt(model, scaler)
         self._tell_of_interrupt(model)
         return self
@@ -93,9 +104,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self.noise_ = float(noise[0]) if scaler.y_is_1d else noise
 
     def _callbacks(self) -> list[Callback]:
-        extra = cast("Sequence[Callback] | None", getattr(self, "callbacks", None))
-        progress = [ProgressDisplay(type(self).__name__)] if self.verbose else []
-        return [*progress, *(extra or ())]
+        progress: list[Callback] = [ProgressDisplay(type(self).__name__)] if self.verbose else []
+        return [*progress, *as_callbacks(getattr(self, "callbacks", None))]
 
     def _tell_of_interrupt(self, model: FittedModel) -> None:
         if model.outcome is not None and model.outcome.interrupted:
@@ -187,7 +197,15 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
 
 def _draw_seed(random_state: Any) -> int:
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError as error:
+        raise OptionError(
+            f"random_state={random_state!r} is not allowed: use None, a whole number from 0 to 4294967295 or a "
+            "NumPy generator."
+        ) from error
 
 
 def _numpy(tensor: Tensor) -> FloatArray:

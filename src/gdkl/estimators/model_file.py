@@ -36,6 +36,8 @@ def write_model(path: str | os.PathLike[str], tensors: dict[str, Tensor], header
     complete = {**header, "format_version": FORMAT_VERSION, "library_version": __version__}
     complete["sha256"] = _digest(tensors, complete)
     content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(complete, sort_keys=True)})
+    if not os.fspath(path):
+        raise ModelFileError("the path is empty: give the file a name, such as 'model.gdkl'.")
     try:
         write_atomically(path, lambda file: file.write(content))
     except OSError as error:

@@ -29,9 +29,11 @@ def network_builder(feature_net: FeatureNet) -> Callable[[int], nn.Module]:
         return lambda columns: MLP(columns, PAPER_WIDTHS)
     if isinstance(feature_net, nn.Module):
         return _CopyingBuilder(feature_net)
-    if isinstance(feature_net, (list, tuple)):
-        widths = tuple(feature_net)
-        if not widths or not all(isinstance(w, (int, np.integer)) and w > 0 for w in widths):
+    if isinstance(feature_net, (list, tuple, np.ndarray)):
+        widths: tuple[Any, ...] = tuple(np.asarray(feature_net, dtype=object).ravel())
+        if not widths or not all(
+            isinstance(w, (int, np.integer)) and not isinstance(w, bool) and w > 0 for w in widths
+        ):
             raise OptionError(f"feature_net={feature_net!r}: widths must be positive whole numbers.")
         return lambda columns: MLP(columns, widths)
     if callable(feature_net):
@@ -81,7 +83,7 @@ def guide_kernel(guide: Any) -> GuideKernel:
     """The guide's kernel; None is the paper's infinite network for tables."""
     if guide is None:
         return infinite.mlp(hidden_layers=3, weight_var=1.6, bias_var=0.2)
-    if isinstance(guide, (infinite.InfiniteNetwork, Kernel)) or callable(guide):
+    if isinstance(guide, (infinite.InfiniteNetwork, Kernel)) or (callable(guide) and not isinstance(guide, type)):
         return cast(GuideKernel, guide)
     raise OptionError(
         f"guide={guide!r} is not allowed: pass None, an infinite network (gdkl.infinite), a GPyTorch kernel or a "

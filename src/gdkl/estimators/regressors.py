@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from gpytorch.kernels import Kernel
 
 from gdkl.estimators.base import RegressorBase
@@ -23,7 +24,7 @@ from gdkl.methods import (
     fit_nngp,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import Callback, EarlyStopping, Schedule
+from gdkl.training import Callback, EarlyStopping, Schedule, StepReport, as_callbacks
 
 _INFERENCES = ("auto", "exact")
 
@@ -40,7 +41,7 @@ class DeepKernelRegressor(RegressorBase):
     n_members: int
     tol: float | None
     patience: int | None
-    callbacks: Sequence[Callback] | None
+    callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None
 
     def _check_options(self) -> None:
         check_number("n_iter", self.n_iter, low=1, strict=False, integer=True)
@@ -53,6 +54,7 @@ class DeepKernelRegressor(RegressorBase):
             raise OptionError("tol and patience go together: give both to stop early, or neither.")
         network_builder(self.feature_net)
         check_base_kernel(self.base_kernel)
+        as_callbacks(self.callbacks)
 
     def _options(self, seed: int, callbacks: Sequence[Callback]) -> DeepKernelOptions:
         if self.tol is not None and self.patience is not None:
@@ -88,7 +90,8 @@ class GDKLRegressor(DeepKernelRegressor):
         dtype: "auto" (float64), "float32" or "float64".
         random_state: Seed of weights and splits; two fits with one seed are equal.
         verbose: 1 shows progress on standard error.
-        callbacks: `gdkl.training.Callback` objects, called after each step.
+        callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
+            objects; a true answer ends training.
 
     Example:
         >>> import numpy as np
@@ -116,7 +119,7 @@ class GDKLRegressor(DeepKernelRegressor):
         dtype: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
     ):
         self.beta = beta
         self.n_iter = n_iter
@@ -191,7 +194,7 @@ class DKLRegressor(DeepKernelRegressor):
         dtype: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
     ):
         self.n_iter = n_iter
         self.feature_net = feature_net
@@ -293,6 +296,8 @@ class GPRegressor(RegressorBase):
 
     def _check_options(self) -> None:
         check_base_kernel(self.base_kernel)
+        if not isinstance(self.ard, (bool, np.bool_)):
+            raise OptionError(f"ard={self.ard!r} is not allowed: use True or False.")
         if self.ard and self.base_kernel is not None:
             raise OptionError("ard is for the default RBF: give base_kernel its own ard_num_dims instead.")
 

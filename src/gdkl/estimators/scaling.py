@@ -15,6 +15,9 @@ from gdkl.predictive import FloatArray
 #: A column whose spread is below this part of its size is constant up to rounding.
 _CONSTANT = 1e-13
 
+#: Variances of targets below this lose digits, and then vanish, once they are multiplied by a part of themselves.
+_SMALLEST_VARIANCE = 1e-290
+
 
 @dataclass(frozen=True)
 class Scaler:
@@ -58,6 +61,10 @@ class Scaler:
         if not bool(y_varies.all()):
             which = "" if targets.shape[1] == 1 else f" in output {int(np.argmin(y_varies))}"
             raise DataError(f"y is constant{which}: there is nothing to predict; give targets that vary.")
+        with np.errstate(over="ignore", under="ignore"):
+            variance = y_std**2
+        if not bool((np.isfinite(variance) & (variance > _SMALLEST_VARIANCE)).all()):
+            raise DataError(f"y varies by {y_std.max():.0e}, beyond what variances can hold: give it in other units.")
         return cls(x_mean[varies], x_std[varies], varies, y_mean, y_std, y.ndim == 1)
 
     def rows(self, X: FloatArray) -> FloatArray:
@@ -92,6 +99,6 @@ def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.boo
         unit = np.where(size > 0, size, 1.0)
         scaled = values / unit
         mean, std = scaled.mean(axis=0), scaled.std(axis=0)
-        varies = (std > _CONSTANT) & (std * unit > 0) & np.isfinite(unit / std)
+        varies = (std > _CONSTANT) & (std * unit > 0)
         mean, std = mean * unit, std * unit
     return mean, np.where(varies, std, 1.0), varies

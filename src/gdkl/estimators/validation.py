@@ -28,7 +28,11 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
-    elif not hasattr(X, "toarray") and (dimensions := np.asarray(X).ndim) != 2:
+    elif hasattr(X, "toarray"):
+        raise DataError("X is a sparse matrix, which is not supported: pass X.toarray().")
+    elif X is None or isinstance(X, (str, dict, set)):
+        raise DataError(f"X is {type(X).__name__}: give rows as an array, a DataFrame or a list of lists.")
+    elif (dimensions := np.asarray(X).ndim) != 2:
         raise DataError(
             f"X is {dimensions}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
             "single column, X.reshape(1, -1) for a single row."
@@ -133,10 +137,12 @@ def refuse_fit_options(options: dict[str, Any]) -> None:
         raise TypeError(f"fit() got an unexpected keyword argument {next(iter(options))!r}")
 
 
-def check_number(name: str, value: Any, *, low: float, strict: bool, integer: bool = False) -> None:
-    """Refuse an option that is not a finite number above (or at) a bound."""
+def check_number(
+    name: str, value: Any, *, low: float, strict: bool, integer: bool = False, boolean: bool = False
+) -> None:
+    """Refuse an option that is not a finite number above (or at) a bound; a boolean counts only where it may."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    fine = isinstance(value, kinds) and not isinstance(value, bool) and bool(np.isfinite(value))
+    fine = isinstance(value, kinds) and (boolean or not isinstance(value, bool)) and bool(np.isfinite(value))
     if not fine or value < low or (strict and value == low):
         what = "a whole number" if integer else "a number"
         bound = f"above {low:g}" if strict else f"of at least {low:g}"

@@ -94,7 +94,7 @@ def condition(K11: Tensor, K21: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, 
     Example:
         >>> one = torch.ones(1, 1, dtype=torch.float64)
         >>> q = condition(one, one, one[0], 3 * one[0], torch.tensor(0.5, dtype=torch.float64), name="an example")
-        >>> print(q.mean.item(), round(q.variance.item(), 4))
+        >>> print(round(q.mean.item(), 4), round(q.variance.item(), 4))
         2.0 0.3333
     """
     batch = torch.broadcast_shapes(K11.shape[:-2], K21.shape[:-2], y1.shape[:-1], noise.shape)

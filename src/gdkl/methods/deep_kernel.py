@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -27,7 +28,7 @@ from gdkl.methods.fitted import FittedModel
 from gdkl.nets import MLP, Members
 from gdkl.numerics import DataError, OptionError, require_memory, tensor_bytes
 from gdkl.objectives import ObjectiveValue
-from gdkl.training import Callback, History, Schedule, train_full_batch
+from gdkl.training import Callback, History, Schedule, generator_state, seeded, train_full_batch
 
 _MATRIX_NAME = "the deep kernel's matrix"
 
@@ -102,7 +103,17 @@ def build_deep_kernel(data: TrainingData, options: DeepKernelOptions) -> DeepKer
     kernel = rbf_kernel(shape) if options.base_kernel is None else batch_kernel(options.base_kernel, shape)
     model = DeepKernel(Members(networks), GPyTorchKernel(kernel), Noise(shape, options.noise_start)).to(data.rows)
     check_features(model.network, data.rows)
+    check_kernel(model.kernel, model.network(data.rows[:, :2]))
     return model
+
+
+@torch.no_grad()
+def check_kernel(kernel: GPyTorchKernel, features: Tensor) -> None:
+    """Refuse a base kernel that does not take the features, say for another number of them."""
+    try:
+        kernel.gram(features.unsqueeze(-3))
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise DataError(f"base_kernel failed on {features.shape[-1]} features: {str(error).splitlines()[0]}") from error
 
 
 def batch_kernel(kernel: Kernel, shape: tuple[int, ...]) -> Kernel:
@@ -133,16 +144,15 @@ def check_features(network: nn.Module, rows: Tensor) -> None:
     network.eval()
     try:
         features = network(rows)
-    except RuntimeError as error:
-        raise DataError(
-            f"feature_net failed on {rows.shape[1]} rows of {rows.shape[-1]} columns: {str(error).splitlines()[0]}"
-        ) from error
+    except (RuntimeError, TypeError, AttributeError, ValueError, IndexError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"feature_net failed on {rows.shape[1]} rows of {rows.shape[-1]} columns: {reason}") from error
     finally:
         network.train(training)
-    if not isinstance(features, Tensor) or features.dim() != 3 or features.shape[:2] != rows.shape[:2]:
-        shape = tuple(features.shape[1:]) if isinstance(features, Tensor) else type(features).__name__
+    if features.dim() != 3 or features.shape[:2] != rows.shape[:2] or not features.is_floating_point():
         raise DataError(
-            f"feature_net must return one row of features a row of X, shape ({rows.shape[1]}, p); got {shape}."
+            f"feature_net must return one row of numbers a row of X, shape ({rows.shape[1]}, p); got "
+            f"{tuple(features.shape[1:])} of {str(features.dtype).removeprefix('torch.')}."
         )
     if not bool(torch.isfinite(features).all()):
         raise DataError("feature_net returned NaN or infinite features: check its weights and the scale of X.")
@@ -169,11 +179,14 @@ def train_deep_kernel(
         remedy="Train on fewer rows.",
         device=data.rows.device,
     )
-    devices = [data.rows.device] if data.rows.device.type == "cuda" else []
-    # Initial weights and dropout draw from torch's global generator; the user's own state is put back.
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(options.seed)
-        model = build_deep_kernel(data, options)
+    device = data.rows.device
+    with ExitStack() as alone:
+        with seeded(options.seed, device):
+            model = build_deep_kernel(data, options)
+            stochastic = _draws_random_numbers(model.network, data.rows)
+        if stochastic:
+            # Dropout draws from the global generator at every step, so the fit needs it for itself to be repeatable.
+            alone.enter_context(seeded(options.seed, device))
         groups = [
             {"params": list(model.network.parameters()), "weight_decay": options.weight_decay},
             {"params": [*model.kernel.parameters(), *model.noise.parameters()]},
@@ -194,6 +207,14 @@ def train_deep_kernel(
         features = model.network(data.rows)
         posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=_MATRIX_NAME)
     return FittedModel(model.network, posterior, history.rows, outcome)
+
+
+@torch.no_grad()
+def _draws_random_numbers(network: nn.Module, rows: Tensor) -> bool:
+    """Whether the network is random in training, as with dropout; tried on a copy, which batch norm would change."""
+    before = generator_state(rows.device)
+    deepcopy(network).train()(rows)
+    return generator_state(rows.device) != before
 
 
 def matrix_bytes(data: TrainingData, rows: int, count: int) -> int:

@@ -15,7 +15,7 @@ from torch import nn
 
 from gdkl.gp import ExactPosterior, GPyTorchKernel, Noise, rbf_kernel, squared_distances
 from gdkl.methods.data import TrainingData
-from gdkl.methods.deep_kernel import batch_kernel, matrix_bytes
+from gdkl.methods.deep_kernel import batch_kernel, check_kernel, matrix_bytes
 from gdkl.methods.fitted import FittedModel
 from gdkl.numerics import NumericsError, NumericsWarning, require_memory
 from gdkl.objectives import marginal_likelihood
@@ -47,6 +47,9 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
         remedy="Train on fewer rows.",
         device=data.rows.device,
     )
+    if base_kernel is not None:
+        shape = (data.members, data.outputs)
+        check_kernel(GPyTorchKernel(batch_kernel(base_kernel, shape)).to(data.rows), data.rows[:, :2])
     best: tuple[float, KernelAndNoise, list[dict[str, float]]] | None = None
     for model in _starts(data, ard, base_kernel):
         try:

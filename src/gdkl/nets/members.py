@@ -50,7 +50,10 @@ class Members(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Features ``(members, n, p)`` of rows ``(members, n, ...)``."""
         if self.count == 1:
-            return self.single(rows[0]).unsqueeze(0)
+            features = self.single(rows[0])
+            if not isinstance(features, Tensor):
+                raise TypeError(f"a network must return a tensor; got {type(features).__name__}")
+            return features.unsqueeze(0)
         parameters = dict(zip(self._parameter_names, self.stacked, strict=True))
         buffers = {
             name: cast(Tensor, getattr(self, f"stacked_buffer_{index}"))

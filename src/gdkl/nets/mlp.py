@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 
 from gdkl.numerics import OptionError
@@ -21,7 +22,6 @@ class MLP(nn.Module):
         widths: Width of each layer; the last is the number of features.
 
     Example:
-        >>> import torch
         >>> MLP(13, (100, 20))(torch.zeros(5, 13)).shape
         torch.Size([5, 20])
     """
@@ -35,7 +35,8 @@ class MLP(nn.Module):
         self.widths = tuple(int(width) for width in widths)
         layers: list[nn.Module] = []
         for fan_in, fan_out in pairwise(sizes):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+            # Drawn in float32 whatever torch's default is: a seed means the same weights everywhere.
+            layers += [nn.Linear(fan_in, fan_out, dtype=torch.float32), nn.ReLU()]
         self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,16 @@ def versions(device: torch.device) -> dict[str, str]:
         "numpy": np.__version__,
         "device": f"{device.type}: {name}",
     }
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder for results and refuse one that cannot be written to, before hours of work and not after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DataError(f"cannot write to {folder}: {error.strerror or error}.") from error
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,9 +110,7 @@ class Predictive:
         Returns:
             Array of the targets' shape; for several probabilities, one such array stacked a probability.
         """
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
-        if levels.ndim != 1 or not bool(np.all((levels > 0) & (levels < 1))):
-            raise OptionError(f"q={q!r} must lie strictly between 0 and 1.")
+        levels = _probabilities(q, "q")
         result = np.stack([self._quantile(float(level)) for level in levels])
         return result[0] if np.ndim(q) == 0 else result
 
@@ -130,8 +128,9 @@ class Predictive:
 
     def interval(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
         """Central interval that holds a new observation with probability ``level``: ``(low, high)``."""
-        if not 0 < level < 1:
-            raise OptionError(f"level={level!r} must lie strictly between 0 and 1.")
+        if np.ndim(level) != 0:
+            raise OptionError(f"level={level!r} must be one number: ask for each interval on its own.")
+        level = float(_probabilities(level, "level")[0])
         return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
 
     def sample(
@@ -148,8 +147,8 @@ class Predictive:
         Returns:
             Array of shape ``(n, *shape)``.
         """
-        if n < 1:
-            raise OptionError(f"n={n!r} must be at least 1.")
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
+            raise OptionError(f"n={n!r} must be a whole number of at least 1.")
         generator: np.random.Generator | np.random.RandomState
         if isinstance(random_state, np.random.RandomState):
             generator = random_state
@@ -168,9 +167,32 @@ class Predictive:
             return values.reshape(self.shape)
         raise DataError(f"y has shape {values.shape}; this prediction is for targets of shape {self.shape}.")
 
+    def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> Predictive:
+        """The prediction for some of the points, picked as from an array: ``p[:10]``, ``p[mask]``."""
+        if isinstance(rows, (int, np.integer)):
+            raise OptionError(f"p[{rows}] would be no array: use p[{rows}:{int(rows) + 1}].")
+        return Predictive(
+            self.component_means[:, rows],
+            self.component_variances[:, rows],
+            self.component_latent_variances[:, rows],
+        )
+
     def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self) -> str:
         kind = "Gaussian" if self.n_components == 1 else f"mixture of {self.n_components} Gaussians"
         return f"Predictive({kind} at {self.shape[0]} points, shape {self.shape})"
+
+
+def _probabilities(values: Any, name: str) -> FloatArray:
+    """One or several probabilities as a flat array, refused unless strictly between 0 and 1."""
+    try:
+        levels = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{name}={values!r} must be a number between 0 and 1.") from error
+    if levels.ndim != 1 or levels.size == 0:
+        raise OptionError(f"{name}={values!r} must be one number or a flat list of them.")
+    if not bool(np.all((levels > 0) & (levels < 1))):
+        raise OptionError(f"{name}={values!r} must lie strictly between 0 and 1.")
+    return levels

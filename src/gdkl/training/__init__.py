@@ -1,7 +1,8 @@
 """Training loops and what watches them; they do not know which method runs."""
 
-from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport
+from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport, as_callbacks
 from gdkl.training.full_batch import Schedule, TrainingOutcome, train_full_batch
+from gdkl.training.randomness import generator_state, seeded
 from gdkl.training.splits import SplitSampler
 
 __all__ = [
@@ -13,5 +14,8 @@ __all__ = [
     "SplitSampler",
     "StepReport",
     "TrainingOutcome",
+    "as_callbacks",
+    "generator_state",
+    "seeded",
     "train_full_batch",
 ]

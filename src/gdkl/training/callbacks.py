@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -49,6 +49,41 @@ class Callback:
 
     def on_end(self) -> None:
         """After the last step, however training ended."""
+
+
+class FunctionCallback(Callback):
+    """A plain function of the report as a callback."""
+
+    def __init__(self, function: Callable[[StepReport], bool | None]):
+        self.function = function
+
+    def on_step(self, report: StepReport) -> bool | None:
+        """Ask the function."""
+        return self.function(report)
+
+
+def as_callbacks(given: Any) -> list[Callback]:
+    """Check what a user passed as callbacks, and wrap plain functions.
+
+    Example:
+        >>> [type(callback).__name__ for callback in as_callbacks([lambda report: report.step > 10])]
+        ['FunctionCallback']
+    """
+    if given is None:
+        return []
+    if not isinstance(given, (list, tuple)):
+        raise OptionError(f"callbacks={given!r} is not allowed: pass a list of callbacks or functions.")
+    callbacks: list[Callback] = []
+    for one in cast("Sequence[Any]", given):
+        if isinstance(one, type) or not (isinstance(one, Callback) or callable(one)):
+            raise OptionError(
+                f"callbacks has {one!r}: use functions of a StepReport or gdkl.training.Callback objects."
+            )
+        callback = one if isinstance(one, Callback) else FunctionCallback(cast(Any, one))
+        if not isinstance(callback.every, int) or callback.every < 1:
+            raise OptionError(f"a callback's every={callback.every!r} must be a whole number of at least 1.")
+        callbacks.append(callback)
+    return callbacks
 
 
 @dataclass
@@ -101,6 +136,10 @@ class EarlyStopping(Callback):
         # A plain average while the window fills keeps the first few, large values from lingering.
         weight = max(1.0 / report.step, 1.0 / self.window)
         self._smoothed = value if self._smoothed is None else self._smoothed + weight * (value - self._smoothed)
+        if report.step <= self.window:
+            # Before the window is full the average is as noisy as the objective.
+            self._best, self._best_step = self._smoothed, report.step
+            return None
         if self._smoothed < self._best - self.tol:
             self._best, self._best_step = self._smoothed, report.step
         return report.step - self._best_step >= self.patience
@@ -130,18 +169,18 @@ class ProgressDisplay(Callback):
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("objective {task.fields[objective]:.4f}"),
+                TextColumn("{task.fields[objective]}"),
                 TimeRemainingColumn(),
             )
             self._progress = Progress(*columns, console=Console(file=self.stream), transient=True)
             self._progress.start()
-            self._task = self._progress.add_task(self.description, total=n_iter, objective=float("nan"))
+            self._task = self._progress.add_task(self.description, total=n_iter, objective="")
 
     def on_step(self, report: StepReport) -> bool | None:
         """Move the bar or write a line."""
         objective = report.values["objective"]
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=report.step, objective=objective)
+            self._progress.update(self._task, completed=report.step, objective=f"objective {objective:.4f}")
         else:
             elapsed = time.monotonic() - self._started
             print(

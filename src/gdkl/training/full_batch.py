@@ -121,9 +121,17 @@ def train_full_batch(
                 optimiser.step()
                 step += 1
                 stop = _report(callbacks, step, schedule, objective, extra_values)
-            if not all(bool(torch.isfinite(value).all()) for value in module.state_dict().values()):
+            # Parameters alone: buffers may hold infinities on purpose, such as a constraint's upper bound.
+            if not all(bool(torch.isfinite(value).all()) for value in module.parameters()):
                 # The last step's gradient overflowed, and no later objective was there to notice.
                 module.load_state_dict(snapshot)
+                warnings.warn(
+                    f"The last step of {step} overflowed; the parameters of at most {_SNAPSHOT_EVERY} steps before "
+                    "are kept. Lower learning_rate if this stays.",
+                    NumericsWarning,
+                    stacklevel=2,
+                )
+                return TrainingOutcome(step, interrupted=guard.requested, stopped=stop, failed=True)
             return TrainingOutcome(step, interrupted=guard.requested, stopped=stop)
     finally:
         module.eval()

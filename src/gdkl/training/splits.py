@@ -35,7 +35,9 @@ class SplitSampler:
 
     def draw(self, count: int) -> Split:
         """The next ``count`` splits: indices ``(count, members, n // 2)`` and ``(count, members, n − n // 2)``."""
-        order = torch.rand(count, self.members, self.n, generator=self._generator).argsort(dim=-1)
+        # In float32 whatever torch's default is: a seed means the same splits everywhere.
+        shape = (count, self.members, self.n)
+        order = torch.rand(shape, generator=self._generator, dtype=torch.float32).argsort(dim=-1)
         half = self.n // 2
         order = order.to(self.device)
         return Split(order[..., :half], order[..., half:])
