@@ -9,10 +9,9 @@ from torch import nn
 
 from gdkl.infinite.finite import FiniteConv2d
 from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
-from gdkl.infinite.spatial import Padding, PaddingMode, Window
+from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.sums import weighted_sum
-from gdkl.numerics import DataError
 
 
 class Conv2d(InfiniteNetwork):
@@ -53,9 +52,7 @@ class Conv2d(InfiniteNetwork):
 
     def _propagate(self, state: State) -> State:
         if state.pixels is Pixels.NONE:
-            raise DataError(
-                "Conv2d needs images of shape (n, channels, height, width); it was given vectors."
-            )
+            raise images_needed("Conv2d")
         padded = self.window.pad(state)
         q1 = self.weight_var * self.window.mean(padded.q1) + self.bias_var
         same = padded.q2 is padded.q1

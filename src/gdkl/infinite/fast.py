@@ -1,0 +1,459 @@
+"""A short way for the NNGP of networks of straight-line activations, without all pairs of pixels.
+
+The NNGP of ReLU and its kin needs no correlation deficit: the arc-cosine function is Lipschitz in c, so
+that rounding stays rounding. Here the covariance itself goes through the network, in place, in tiles that
+stay in a core's cache, with pixels first and pairs last: neighbouring pixels are then long contiguous
+runs. Everything that belongs to one input alone is computed once for many tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from gdkl.infinite import gram
+from gdkl.infinite.conv import Conv2d
+from gdkl.infinite.gram import Work
+from gdkl.infinite.identity import Dropout, Identity
+from gdkl.infinite.linear import Linear
+from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.norm import LayerNorm
+from gdkl.infinite.piecewise import ABReLU
+from gdkl.infinite.pooling import Flatten
+from gdkl.infinite.residual import Residual
+from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
+from gdkl.numerics import chunk_slices
+
+#: Columns of a tile of images.
+COLUMNS = 16
+#: Arrays of one input that the rest of a tile needs, in the order in which the network meets them.
+Notes: TypeAlias = list[Tensor]
+
+
+@dataclass(frozen=True)
+class _Affine:
+    w: float
+    b: float
+
+
+@dataclass(frozen=True)
+class _Convolve:
+    window: Window
+    w: float
+    b: float
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """odd·k + even·E|uv|, up to a factor that the next layer has taken over."""
+
+    odd: float
+    even: float
+
+
+@dataclass(frozen=True)
+class _Normalise:
+    eps: float
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """Flatten."""
+
+
+@dataclass(frozen=True)
+class _Add:
+    main: tuple[_Step, ...]
+    shortcut: tuple[_Step, ...]
+
+
+_Step: TypeAlias = _Affine | _Convolve | _Fold | _Normalise | _Mean | _Add
+
+
+def program(net: InfiniteNetwork) -> tuple[_Step, ...] | None:
+    """The network as steps of the short way; None where it has a layer that needs the long one.
+
+    Example:
+        >>> import gdkl.infinite as inf
+        >>> len(program(inf.mlp(hidden_layers=1)))
+        3
+        >>> program(inf.mlp(hidden_layers=1, activation="erf")) is None
+        True
+    """
+    try:
+        return tuple(_joined(list(_steps(net))))
+    except _NotShortError:
+        return None
+
+
+class _NotShortError(Exception):
+    """A layer that the short way does not know."""
+
+
+def _steps(net: InfiniteNetwork) -> Iterator[_Step]:
+    if isinstance(net, Sequential):
+        for layer in net.layers:
+            yield from _steps(layer)
+    elif isinstance(net, Linear):
+        yield _Affine(net.weight_var, net.bias_var)
+    elif isinstance(net, Conv2d):
+        yield _Convolve(net.window, net.weight_var, net.bias_var)
+    elif isinstance(net, ABReLU):
+        odd, even = net._parts
+        if even > 0:
+            yield _Fold(odd, even)
+        else:
+            yield _Affine(odd, 0.0)
+    elif isinstance(net, LayerNorm):
+        yield _Normalise(net.eps)
+    elif isinstance(net, Flatten):
+        yield _Mean()
+    elif isinstance(net, Residual):
+        yield _Add(tuple(_joined(list(_steps(net.main)))), tuple(_joined(list(_steps(net.shortcut)))))
+    elif not isinstance(net, Identity | Dropout):
+        raise _NotShortError
+
+
+def _joined(steps: list[_Step]) -> list[_Step]:
+    """Hand an activation's factor over to the linear layer behind it, which multiplies anyway."""
+    joined: list[_Step] = []
+    for step in steps:
+        last = joined[-1] if joined else None
+        if isinstance(last, _Fold) and isinstance(step, _Affine | _Convolve):
+            factor = last.odd if last.odd > 0 else last.even
+            joined[-1] = _Fold(last.odd / factor, last.even / factor)
+            w = step.w * factor
+            joined.append(
+                _Affine(w, step.b) if isinstance(step, _Affine) else _Convolve(step.window, w, step.b)
+            )
+        else:
+            joined.append(step)
+    return joined
+
+
+class ShortWay:
+    """Tiles by the short way.
+
+    Args:
+        steps: What `program` made of the network.
+        x1: First set, shape ``(n1, features)`` or ``(n1, channels, height, width)``.
+        x2: Second set.
+    """
+
+    spreads = True
+
+    def __init__(self, steps: Sequence[_Step], x1: Tensor, x2: Tensor) -> None:
+        self.steps = tuple(steps)
+        self.x1, self.x2 = x1, x2
+        self._kept: tuple[tuple[int, int, int], _Side] | None = None
+
+    def sides(self, work: Work) -> tuple[int, int]:
+        """Rows and columns of a tile, all of whose arrays together fit the cores' caches."""
+        numbers = gram.CACHE_NUMBERS * work.jobs(self.x1.device)
+        numbers = max(1, min(numbers, work.memory // (gram.ARRAYS * self.x1.dtype.itemsize)))
+        n1, n2 = self.x1.shape[0], self.x2.shape[0]
+        if self.x1.ndim == 2:
+            side = min(math.isqrt(numbers), max(n1, n2, 1))
+            # As many tiles, but of equal size.
+            side = -(-max(n1, n2, 1) // -(-max(n1, n2, 1) // side))
+            return side, side
+        # Images have many small operations a tile: larger tiles make up for them. Columns are the
+        # innermost axis, whose length decides how fast arrays of either set are spread out.
+        few = n2 < 4 * COLUMNS
+        pairs = max(1, (2 if few else 4) * numbers // math.prod(self.x1.shape[2:]))
+        columns = min(pairs, COLUMNS if few else 2 * COLUMNS)
+        return max(1, pairs // columns), columns
+
+    def rows_at_a_time(self, work: Work) -> int:
+        """Inputs of one set whose notes fit the budget."""
+        pixels = math.prod(self.x1.shape[1:])
+        notes = sum(1 for _ in _flat(self.steps)) + 4
+        return max(64, work.memory // (4 * notes * pixels * self.x1.dtype.itemsize))
+
+    def diagonal(self, work: Work) -> Tensor:
+        """Variances of the first set behind the network."""
+        step = self.rows_at_a_time(work)
+        parts = [self._side(self.x1, part).q for part in chunk_slices(self.x1.shape[0], step)]
+        return torch.cat(parts) if parts else self.x1.new_zeros(0)
+
+    def block(self, rows: slice, columns: slice) -> _Block:
+        """What the tiles of a part of the matrix share."""
+        first = self._side(self.x1, rows)
+        same = self.x1 is self.x2 and rows == columns
+        return _Block(self.steps, first, first if same else self._side(self.x2, columns))
+
+    def _side(self, x: Tensor, rows: slice) -> _Side:
+        """The notes of some inputs, kept until others are asked for."""
+        key = (id(x), rows.start, rows.stop)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = (key, _Side(x[rows], self.steps))
+        return self._kept[1]
+
+
+def _flat(steps: Sequence[_Step]) -> Iterator[_Step]:
+    for step in steps:
+        if isinstance(step, _Add):
+            yield from _flat(step.main)
+            yield from _flat(step.shortcut)
+        else:
+            yield step
+
+
+class _Side:
+    """One set of inputs: its values and its notes, with inputs last."""
+
+    def __init__(self, x: Tensor, steps: Sequence[_Step]) -> None:
+        # Vectors (n, d) stay, for a matrix product; images become (channels, H, W, n).
+        self.x = x if x.ndim == 2 else x.permute(1, 2, 3, 0).contiguous()
+        self.scale = 1 / x.shape[1]
+        self.notes: Notes = []
+        q = x.square().mean(1)
+        self.q = self._follow(steps, q if x.ndim == 2 else q.permute(1, 2, 0).contiguous())
+        if self.q.ndim == 3:
+            raise no_read_out()
+        self.zeros = any(bool((note == 0).any()) for note in self.notes)
+
+    def _follow(self, steps: Sequence[_Step], q: Tensor) -> Tensor:
+        """Send variances through the network and note what pairs will need."""
+        desk = Desk()
+        for step in steps:
+            if isinstance(step, _Affine):
+                q = step.w * q + step.b
+            elif isinstance(step, _Convolve):
+                if q.ndim != 3:
+                    raise images_needed("Conv2d")
+                q = _convolve(q.clone(), step, desk)
+            elif isinstance(step, _Fold):
+                self.notes.append(q.sqrt())
+                q = q * (step.odd + step.even)
+            elif isinstance(step, _Normalise):
+                divisor = q + (step.eps if step.eps > 0 else 1e-300)
+                self.notes.append(divisor.rsqrt())
+                q = q / divisor
+            elif isinstance(step, _Mean):
+                q = q.mean(dim=(0, 1)) if q.ndim == 3 else q
+            else:
+                main, shortcut = self._follow(step.main, q), self._follow(step.shortcut, q)
+                if main.shape != shortcut.shape:
+                    raise branches_differ(main.shape[:-1], shortcut.shape[:-1])
+                q = main + shortcut
+        return q
+
+
+class _Block:
+    """A part of the matrix, of which tiles can be computed."""
+
+    def __init__(self, steps: Sequence[_Step], first: _Side, second: _Side) -> None:
+        self.steps, self.first, self.second = steps, first, second
+        self.careful = first.zeros or second.zeros
+        self.desk = Desk()
+        self.latest: Tensor | None = None
+
+    def tile(self, rows: slice, columns: slice) -> Tensor:
+        """The covariances of some rows with some columns of the block."""
+        a, b = self.first.x, self.second.x
+        if a.ndim == 2:
+            left, right = a[rows], b[columns]
+            k = self.desk.take(a, (left.shape[0], right.shape[0]))
+            torch.matmul(left, right.T, out=k)
+        else:
+            left, right = a[..., rows, None], b[..., None, columns]
+            k = self.desk.take(a, (*a.shape[1:3], left.shape[-2], right.shape[-1]))
+            torch.mul(left[0], right[0], out=k)
+            for channel in range(1, a.shape[0]):
+                k.addcmul_(left[channel], right[channel])
+        k.mul_(self.first.scale)
+        k = self._follow(self.steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns))
+        # Only the latest tile is alive: its memory is the next one's.
+        if self.latest is not None:
+            self.desk.put(self.latest)
+        self.latest = k
+        return k
+
+    def _follow(self, steps: Sequence[_Step], k: Tensor, notes: _Cursor) -> Tensor:
+        """Send covariances through the network; ``k`` is used up."""
+        for step in steps:
+            if isinstance(step, _Affine):
+                _scale(k, step.w, step.b, self.desk)
+            elif isinstance(step, _Convolve):
+                k = _convolve(k, step, self.desk)
+            elif isinstance(step, _Fold):
+                k = self._fold(k, step, *notes.take())
+            elif isinstance(step, _Normalise):
+                f1, f2 = notes.take()
+                k.mul_(f1).mul_(f2)
+            elif isinstance(step, _Mean):
+                if k.ndim == 4:
+                    mean = k.mean(dim=(0, 1))
+                    self.desk.put(k)
+                    k = mean
+            else:
+                main = self._follow(step.main, self.desk.copy(k), notes)
+                shortcut = self._follow(step.shortcut, k, notes)
+                k = main.add_(shortcut)
+                self.desk.put(shortcut)
+        return k
+
+    def _fold(self, k: Tensor, step: _Fold, r1: Tensor, r2: Tensor) -> Tensor:
+        """odd·k + even·s·A, with A·π/2 = √(1 − c²) + c·arcsin c."""
+        s = self.desk.take(k, k.shape)
+        torch.mul(r1, r2, out=s)
+        c = k.div_(s)
+        if self.careful:
+            # A variance of zero: the correlation counts as zero, and s makes the result zero anyway.
+            c.nan_to_num_(nan=0.0)
+        c.clamp_(-1, 1)
+        arc, A = self.desk.take(k, k.shape), self.desk.take(k, k.shape)
+        torch.asin(c, out=arc)
+        torch.addcmul(self.desk.constant(c, 1.0), c, c, value=-1, out=A)
+        A.sqrt_().addcmul_(c, arc)
+        if step.odd != 1:
+            c.mul_(step.odd)
+        c.add_(A, alpha=2 * step.even / math.pi).mul_(s)
+        for array in (s, arc, A):
+            self.desk.put(array)
+        return c
+
+
+class Desk:
+    """Arrays that are used again and again: fresh memory for each would cost more than the arithmetic.
+
+    Example:
+        >>> desk, like = Desk(), torch.zeros(1)
+        >>> array = desk.take(like, (2, 3))
+        >>> desk.put(array)
+        >>> desk.take(like, (2, 3)) is array
+        True
+    """
+
+    def __init__(self) -> None:
+        self.free: dict[tuple[int, ...], list[Tensor]] = {}
+        self.constants: dict[float, Tensor] = {}
+
+    def take(self, like: Tensor, shape: Sequence[int]) -> Tensor:
+        """An array of a shape, with anything in it."""
+        waiting = self.free.get(tuple(shape))
+        return waiting.pop() if waiting else like.new_empty(tuple(shape))
+
+    def put(self, array: Tensor) -> None:
+        """Give an array back."""
+        self.free.setdefault(tuple(array.shape), []).append(array)
+
+    def constant(self, like: Tensor, value: float) -> Tensor:
+        """A number as a tensor."""
+        if value not in self.constants:
+            self.constants[value] = like.new_tensor(value)
+        return self.constants[value]
+
+    def copy(self, array: Tensor) -> Tensor:
+        """A copy."""
+        return self.take(array, array.shape).copy_(array)
+
+
+class _Cursor:
+    """Reads the notes of both sides in step, cut to a tile."""
+
+    def __init__(self, first: Notes, second: Notes, rows: slice, columns: slice) -> None:
+        self.pairs = zip(first, second, strict=True)
+        self.rows, self.columns = rows, columns
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        a, b = next(self.pairs)
+        return a[..., self.rows, None], b[..., None, self.columns]
+
+
+def _scale(k: Tensor, w: float, b: float, desk: Desk) -> None:
+    """w·k + b in one pass, in place."""
+    if b == 0:
+        k.mul_(w)
+    else:
+        torch.add(desk.constant(k, b), k, alpha=w, out=k)
+
+
+def _convolve(k: Tensor, step: _Convolve, desk: Desk) -> Tensor:
+    """W · mean over the window + b, for pixels in the first two axes; ``k`` is used up."""
+    window = step.window
+    pads = window.pads(k.shape[0], k.shape[1])
+    if window.mode == "circular":
+        for axis, (low, high) in enumerate(pads):
+            if low or high:
+                index = torch.arange(-low, k.shape[axis] + high, device=k.device) % k.shape[axis]
+                k = k.index_select(axis, index)
+        pads = ((0, 0), (0, 0))
+    for axis in (0, 1):
+        total = _slide(k, axis, window, pads[axis], desk)
+        if total is not k:
+            desk.put(k)
+        k = total
+    _scale(k, step.w / (window.size[0] * window.size[1]), step.b, desk)
+    return k
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """One offset of a window along an axis: outputs ``first`` to ``last`` read inputs from ``start`` on."""
+
+    first: int
+    last: int
+    start: int
+
+
+@lru_cache(maxsize=256)
+def _taps(length: int, size: int, stride: int, pads: tuple[int, int]) -> tuple[int, tuple[_Tap, ...]]:
+    """How many outputs there are, and the taps that lie inside the image for any of them, widest first."""
+    low, high = pads
+    count = (length + low + high - size) // stride + 1
+    taps: list[_Tap] = []
+    for tap in range(size):
+        # Output i of this tap is input i·stride + tap − low.
+        first = max(0, -((tap - low) // stride))
+        last = min(count, (length - 1 + low - tap) // stride + 1)
+        if last > first:
+            taps.append(_Tap(first, last, first * stride + tap - low))
+    return count, tuple(sorted(taps, key=lambda tap: tap.first - tap.last))
+
+
+def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], desk: Desk) -> Tensor:
+    """Sums over a window along one axis, with zeros outside."""
+    size, stride = window.size[axis], window.stride[axis]
+    if size == 1 and stride == 1 and pads == (0, 0):
+        return k
+    count, taps = _taps(k.shape[axis], size, stride, pads)
+    shape = list(k.shape)
+    shape[axis] = count
+    total = desk.take(k, shape)
+
+    def read(start: int, outputs: int) -> Tensor:
+        if stride == 1:
+            return k.narrow(axis, start, outputs)
+        cut = slice(start, start + (outputs - 1) * stride + 1, stride)
+        return k[cut] if axis == 0 else k[:, cut]
+
+    widest, rest = taps[0], taps[1:]
+    if widest.last - widest.first < count:
+        total.zero_()
+        rest = taps
+    elif not rest:
+        total.copy_(read(widest.start, count))
+    else:
+        # The widest two taps make the sum in one pass; where the second does not reach, the first is copied.
+        second, rest = rest[0], rest[1:]
+        reach = second.last - second.first
+        inside = read(widest.start + second.first * stride, reach)
+        torch.add(inside, read(second.start, reach), out=total.narrow(axis, second.first, reach))
+        if second.first > 0:
+            total.narrow(axis, 0, second.first).copy_(read(widest.start, second.first))
+        if second.last < count:
+            outside = count - second.last
+            edge = read(widest.start + second.last * stride, outside)
+            total.narrow(axis, second.last, outside).copy_(edge)
+    for tap in rest:
+        reach = tap.last - tap.first
+        total.narrow(axis, tap.first, reach).add_(read(tap.start, reach))
+    return total
