@@ -9,7 +9,7 @@ runs. Everything that belongs to one input alone is computed once for many tiles
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -18,15 +18,8 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite import gram
-from gdkl.infinite.conv import Conv2d
+from gdkl.infinite.fast_steps import Affine, Convolve, Fold, Mean, Normalise, Step, flat
 from gdkl.infinite.gram import Work
-from gdkl.infinite.identity import Dropout, Identity
-from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential
-from gdkl.infinite.norm import LayerNorm
-from gdkl.infinite.piecewise import ABReLU
-from gdkl.infinite.pooling import Flatten
-from gdkl.infinite.residual import Residual
 from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
 from gdkl.numerics import chunk_slices
 
@@ -34,107 +27,6 @@ from gdkl.numerics import chunk_slices
 COLUMNS = 16
 #: Arrays of one input that the rest of a tile needs, in the order in which the network meets them.
 Notes: TypeAlias = list[Tensor]
-
-
-@dataclass(frozen=True)
-class _Affine:
-    w: float
-    b: float
-
-
-@dataclass(frozen=True)
-class _Convolve:
-    window: Window
-    w: float
-    b: float
-
-
-@dataclass(frozen=True)
-class _Fold:
-    """odd·k + even·E|uv|, up to a factor that the next layer has taken over."""
-
-    odd: float
-    even: float
-
-
-@dataclass(frozen=True)
-class _Normalise:
-    eps: float
-
-
-@dataclass(frozen=True)
-class _Mean:
-    """Flatten."""
-
-
-@dataclass(frozen=True)
-class _Add:
-    main: tuple[_Step, ...]
-    shortcut: tuple[_Step, ...]
-
-
-_Step: TypeAlias = _Affine | _Convolve | _Fold | _Normalise | _Mean | _Add
-
-
-def program(net: InfiniteNetwork) -> tuple[_Step, ...] | None:
-    """The network as steps of the short way; None where it has a layer that needs the long one.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> len(program(inf.mlp(hidden_layers=1)))
-        3
-        >>> program(inf.mlp(hidden_layers=1, activation="erf")) is None
-        True
-    """
-    try:
-        return tuple(_joined(list(_steps(net))))
-    except _NotShortError:
-        return None
-
-
-class _NotShortError(Exception):
-    """A layer that the short way does not know."""
-
-
-def _steps(net: InfiniteNetwork) -> Iterator[_Step]:
-    if isinstance(net, Sequential):
-        for layer in net.layers:
-            yield from _steps(layer)
-    elif isinstance(net, Linear):
-        yield _Affine(net.weight_var, net.bias_var)
-    elif isinstance(net, Conv2d):
-        yield _Convolve(net.window, net.weight_var, net.bias_var)
-    elif isinstance(net, ABReLU):
-        odd, even = net._parts
-        if even > 0:
-            yield _Fold(odd, even)
-        else:
-            yield _Affine(odd, 0.0)
-    elif isinstance(net, LayerNorm):
-        yield _Normalise(net.eps)
-    elif isinstance(net, Flatten):
-        yield _Mean()
-    elif isinstance(net, Residual):
-        yield _Add(tuple(_joined(list(_steps(net.main)))), tuple(_joined(list(_steps(net.shortcut)))))
-    elif not isinstance(net, Identity | Dropout):
-        raise _NotShortError
-
-
-def _joined(steps: list[_Step]) -> list[_Step]:
-    """Hand an activation's factor over to the linear layer behind it, which multiplies anyway."""
-    joined: list[_Step] = []
-    for step in steps:
-        last = joined[-1] if joined else None
-        if isinstance(last, _Fold) and isinstance(step, _Affine | _Convolve):
-            factor = last.odd if last.odd > 0 else last.even
-            joined[-1] = _Fold(last.odd / factor, last.even / factor)
-            w = step.w * factor
-            joined.append(
-                _Affine(w, step.b) if isinstance(step, _Affine) else _Convolve(step.window, w, step.b)
-            )
-        else:
-            joined.append(step)
-    return joined
 
 
 class ShortWay:
@@ -148,7 +40,7 @@ class ShortWay:
 
     spreads = True
 
-    def __init__(self, steps: Sequence[_Step], x1: Tensor, x2: Tensor) -> None:
+    def __init__(self, steps: Sequence[Step], x1: Tensor, x2: Tensor) -> None:
         self.steps = tuple(steps)
         self.x1, self.x2 = x1, x2
         self._kept: tuple[tuple[int, int, int], _Side] | None = None
@@ -173,7 +65,7 @@ class ShortWay:
     def rows_at_a_time(self, work: Work) -> int:
         """Inputs of one set whose notes fit the budget."""
         pixels = math.prod(self.x1.shape[1:])
-        notes = sum(1 for _ in _flat(self.steps)) + 4
+        notes = sum(1 for _ in flat(self.steps)) + 4
         return max(64, work.memory // (4 * notes * pixels * self.x1.dtype.itemsize))
 
     def diagonal(self, work: Work) -> Tensor:
@@ -196,19 +88,10 @@ class ShortWay:
         return self._kept[1]
 
 
-def _flat(steps: Sequence[_Step]) -> Iterator[_Step]:
-    for step in steps:
-        if isinstance(step, _Add):
-            yield from _flat(step.main)
-            yield from _flat(step.shortcut)
-        else:
-            yield step
-
-
 class _Side:
     """One set of inputs: its values and its notes, with inputs last."""
 
-    def __init__(self, x: Tensor, steps: Sequence[_Step]) -> None:
+    def __init__(self, x: Tensor, steps: Sequence[Step]) -> None:
         # Vectors (n, d) stay, for a matrix product; images become (channels, H, W, n).
         self.x = x if x.ndim == 2 else x.permute(1, 2, 3, 0).contiguous()
         self.scale = 1 / x.shape[1]
@@ -219,24 +102,24 @@ class _Side:
             raise no_read_out()
         self.zeros = any(bool((note == 0).any()) for note in self.notes)
 
-    def _follow(self, steps: Sequence[_Step], q: Tensor) -> Tensor:
+    def _follow(self, steps: Sequence[Step], q: Tensor) -> Tensor:
         """Send variances through the network and note what pairs will need."""
         desk = Desk()
         for step in steps:
-            if isinstance(step, _Affine):
+            if isinstance(step, Affine):
                 q = step.w * q + step.b
-            elif isinstance(step, _Convolve):
+            elif isinstance(step, Convolve):
                 if q.ndim != 3:
                     raise images_needed("Conv2d")
                 q = _convolve(q.clone(), step, desk)
-            elif isinstance(step, _Fold):
+            elif isinstance(step, Fold):
                 self.notes.append(q.sqrt())
-                q = q * (step.odd + step.even)
-            elif isinstance(step, _Normalise):
+                q = step.w * (step.odd + step.even) * q + step.b
+            elif isinstance(step, Normalise):
                 divisor = q + (step.eps if step.eps > 0 else 1e-300)
                 self.notes.append(divisor.rsqrt())
                 q = q / divisor
-            elif isinstance(step, _Mean):
+            elif isinstance(step, Mean):
                 q = q.mean(dim=(0, 1)) if q.ndim == 3 else q
             else:
                 main, shortcut = self._follow(step.main, q), self._follow(step.shortcut, q)
@@ -249,7 +132,7 @@ class _Side:
 class _Block:
     """A part of the matrix, of which tiles can be computed."""
 
-    def __init__(self, steps: Sequence[_Step], first: _Side, second: _Side) -> None:
+    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side) -> None:
         self.steps, self.first, self.second = steps, first, second
         self.careful = first.zeros or second.zeros
         self.desk = Desk()
@@ -276,19 +159,19 @@ class _Block:
         self.latest = k
         return k
 
-    def _follow(self, steps: Sequence[_Step], k: Tensor, notes: _Cursor) -> Tensor:
+    def _follow(self, steps: Sequence[Step], k: Tensor, notes: _Cursor) -> Tensor:
         """Send covariances through the network; ``k`` is used up."""
         for step in steps:
-            if isinstance(step, _Affine):
+            if isinstance(step, Affine):
                 _scale(k, step.w, step.b, self.desk)
-            elif isinstance(step, _Convolve):
+            elif isinstance(step, Convolve):
                 k = _convolve(k, step, self.desk)
-            elif isinstance(step, _Fold):
+            elif isinstance(step, Fold):
                 k = self._fold(k, step, *notes.take())
-            elif isinstance(step, _Normalise):
+            elif isinstance(step, Normalise):
                 f1, f2 = notes.take()
                 k.mul_(f1).mul_(f2)
-            elif isinstance(step, _Mean):
+            elif isinstance(step, Mean):
                 if k.ndim == 4:
                     mean = k.mean(dim=(0, 1))
                     self.desk.put(k)
@@ -300,8 +183,8 @@ class _Block:
                 self.desk.put(shortcut)
         return k
 
-    def _fold(self, k: Tensor, step: _Fold, r1: Tensor, r2: Tensor) -> Tensor:
-        """odd·k + even·s·A, with A·π/2 = √(1 − c²) + c·arcsin c."""
+    def _fold(self, k: Tensor, step: Fold, r1: Tensor, r2: Tensor) -> Tensor:
+        """w·(odd·k + even·s·A) + b, with A·π/2 = √(1 − c²) + c·arcsin c."""
         s = self.desk.take(k, k.shape)
         torch.mul(r1, r2, out=s)
         c = k.div_(s)
@@ -315,7 +198,11 @@ class _Block:
         A.sqrt_().addcmul_(c, arc)
         if step.odd != 1:
             c.mul_(step.odd)
-        c.add_(A, alpha=2 * step.even / math.pi).mul_(s)
+        c.add_(A, alpha=2 * step.even / math.pi)
+        if step.b != 0:
+            torch.addcmul(self.desk.constant(c, step.b), c, s, value=step.w, out=c)
+        else:
+            c.mul_(s if step.w == 1 else s.mul_(step.w))
         for array in (s, arc, A):
             self.desk.put(array)
         return c
@@ -376,7 +263,7 @@ def _scale(k: Tensor, w: float, b: float, desk: Desk) -> None:
         torch.add(desk.constant(k, b), k, alpha=w, out=k)
 
 
-def _convolve(k: Tensor, step: _Convolve, desk: Desk) -> Tensor:
+def _convolve(k: Tensor, step: Convolve, desk: Desk) -> Tensor:
     """W · mean over the window + b, for pixels in the first two axes; ``k`` is used up."""
     window = step.window
     pads = window.pads(k.shape[0], k.shape[1])

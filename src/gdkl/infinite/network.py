@@ -206,7 +206,8 @@ class InfiniteNetwork(ABC):
         """A faster engine than the general recursion, for those networks that have one."""
         if kind != "nngp" or self._needs_pairs:
             return None
-        from gdkl.infinite.fast import ShortWay, program  # noqa: PLC0415 - it knows all layers, which know us
+        from gdkl.infinite.fast import ShortWay  # noqa: PLC0415 - it knows all layers, which know us
+        from gdkl.infinite.fast_steps import program  # noqa: PLC0415
 
         steps = program(self)
         return None if steps is None else ShortWay(steps, x1, x2)
