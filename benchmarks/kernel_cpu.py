@@ -14,6 +14,7 @@ import argparse
 import importlib.util
 import json
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -32,8 +33,8 @@ NT_YARDSTICK = 0.13
 WANTED = {"dense n=1000 d=13": (2.0, 0.0), "dense n=5000 d=385": (2.0, 2.0), "wide resnet n=32": (4.0, 6.0)}
 
 
-def best_times(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """The best time of each contender, taken in turns after one run to warm up."""
+def median_times(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """The median time of each contender, taken in turns after one run to warm up."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(repeats + 1):
         for name, run in contenders.items():
@@ -41,7 +42,7 @@ def best_times(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[s
             run()
             if turn > 0:
                 times[name].append(time.perf_counter() - start)
-    return {name: min(values) for name, values in times.items()}
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def botorch_dense(x: torch.Tensor) -> Callable[[], Any] | None:
@@ -105,7 +106,7 @@ def peak_memory_of_512() -> float:
 def main() -> None:
     """Run everything and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", type=Path)
     parser.add_argument(
         "--memory", action="store_true", help="measure 512 images alone, for their peak memory"
@@ -119,7 +120,7 @@ def main() -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for name, (wanted_plain, wanted_nt) in WANTED.items():
         pairs, runs = contenders_of(name)
-        times = best_times({**runs, "yardstick": lambda: a @ a}, arguments.repeats)
+        times = median_times({**runs, "yardstick": lambda: a @ a}, arguments.repeats)
         yardstick = times.pop("yardstick")
         rates = {who: pairs / seconds for who, seconds in times.items()}
         print(f"\n{name}  (2000 x 2000 product: {yardstick:.3f} s)")

@@ -77,7 +77,7 @@ class Conv2d(InfiniteNetwork):
         q2 = q1 if state.q2 is state.q1 else state.q2[..., ::rows, ::columns]
         thin = state.map_pairs(thinned, q1=q1, q2=q2, own1=None, own2=None)
         new = affine(thin, self.weight_var, self.bias_var)
-        return new if new.ntk is None else replace(new, ntk=new.covariance() + self.weight_var * thin.ntk)
+        return new if thin.ntk is None else replace(new, ntk=new.covariance() + self.weight_var * thin.ntk)
 
     @property
     def _has_weights(self) -> bool:

@@ -9,10 +9,11 @@ runs. Everything that belongs to one input alone is computed once for many tiles
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,6 +24,9 @@ from gdkl.infinite.gram import Work
 from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
 from gdkl.numerics import chunk_slices
 
+#: Bytes that a desk keeps for the next kernel.
+DESK_BYTES = 64 * 2**20
+_PLACE = threading.local()
 #: Columns of a tile of images.
 COLUMNS = 16
 #: Arrays of one input that the rest of a tile needs, in the order in which the network meets them.
@@ -38,6 +42,7 @@ class ShortWay:
         x2: Second set.
     """
 
+    #: The cores share the work within a tile: tiles for each alone would be too small for their overhead.
     spreads = True
 
     def __init__(self, steps: Sequence[Step], x1: Tensor, x2: Tensor) -> None:
@@ -46,19 +51,21 @@ class ShortWay:
         self._kept: tuple[tuple[int, int, int], _Side] | None = None
 
     def sides(self, work: Work) -> tuple[int, int]:
-        """Rows and columns of a tile, all of whose arrays together fit the cores' caches."""
-        numbers = gram.CACHE_NUMBERS * work.jobs(self.x1.device)
-        numbers = max(1, min(numbers, work.memory // (gram.ARRAYS * self.x1.dtype.itemsize)))
-        n1, n2 = self.x1.shape[0], self.x2.shape[0]
+        """Rows and columns of a tile: small enough for the caches, large enough for many operations."""
+        device, n1, n2 = self.x1.device, self.x1.shape[0], self.x2.shape[0]
+        # Images have many small operations a tile: larger tiles make up for them where there are enough
+        # pairs.
+        few = self.x1.ndim == 2 or n2 < 4 * COLUMNS
+        cache = gram.CACHE_NUMBERS * work.jobs(device) if device.type == "cpu" else gram.DEVICE_NUMBERS
+        allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize)
+        numbers = max(1, min((2 if few else 4) * cache, allowed))
         if self.x1.ndim == 2:
-            side = min(math.isqrt(numbers), max(n1, n2, 1))
+            n = max(n1, n2, 1)
             # As many tiles, but of equal size.
-            side = -(-max(n1, n2, 1) // -(-max(n1, n2, 1) // side))
+            side = -(-n // -(-n // min(math.isqrt(numbers), n)))
             return side, side
-        # Images have many small operations a tile: larger tiles make up for them. Columns are the
-        # innermost axis, whose length decides how fast arrays of either set are spread out.
-        few = n2 < 4 * COLUMNS
-        pairs = max(1, (2 if few else 4) * numbers // math.prod(self.x1.shape[2:]))
+        # Columns are the innermost axis, whose length decides how fast arrays of either set are spread out.
+        pairs = max(1, numbers // math.prod(self.x1.shape[2:]))
         columns = min(pairs, COLUMNS if few else 2 * COLUMNS)
         return max(1, pairs // columns), columns
 
@@ -135,76 +142,84 @@ class _Block:
     def __init__(self, steps: Sequence[Step], first: _Side, second: _Side) -> None:
         self.steps, self.first, self.second = steps, first, second
         self.careful = first.zeros or second.zeros
-        self.desk = Desk()
         self.latest: Tensor | None = None
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """The covariances of some rows with some columns of the block."""
         a, b = self.first.x, self.second.x
+        steps, desk = self.steps, Desk.of_this_thread()
         if a.ndim == 2:
             left, right = a[rows], b[columns]
-            k = self.desk.take(a, (left.shape[0], right.shape[0]))
-            torch.matmul(left, right.T, out=k)
+            k = desk.take(a, (left.shape[0], right.shape[0]))
+            # The first dense layer comes with the product.
+            w, offset = 1.0, 0.0
+            if steps and isinstance(steps[0], Affine):
+                w, offset, steps = steps[0].w, steps[0].b, steps[1:]
+            start = desk.constant(a, offset).expand(k.shape)
+            torch.addmm(start, left, right.T, alpha=w * self.first.scale, out=k)
         else:
             left, right = a[..., rows, None], b[..., None, columns]
-            k = self.desk.take(a, (*a.shape[1:3], left.shape[-2], right.shape[-1]))
+            k = desk.take(a, (*a.shape[1:3], left.shape[-2], right.shape[-1]))
             torch.mul(left[0], right[0], out=k)
             for channel in range(1, a.shape[0]):
                 k.addcmul_(left[channel], right[channel])
-        k.mul_(self.first.scale)
-        k = self._follow(self.steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns))
-        # Only the latest tile is alive: its memory is the next one's.
+            k.mul_(self.first.scale)
+        k = self._follow(steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns), desk)
+        if a.ndim == 4:
+            return k
+        # Tiles come one after another: the memory of this one is the next one's.
         if self.latest is not None:
-            self.desk.put(self.latest)
+            desk.put(self.latest)
         self.latest = k
         return k
 
-    def _follow(self, steps: Sequence[Step], k: Tensor, notes: _Cursor) -> Tensor:
+    def _follow(self, steps: Sequence[Step], k: Tensor, notes: _Cursor, desk: Desk) -> Tensor:
         """Send covariances through the network; ``k`` is used up."""
         for step in steps:
             if isinstance(step, Affine):
-                _scale(k, step.w, step.b, self.desk)
+                _scale(k, step.w, step.b, desk)
             elif isinstance(step, Convolve):
-                k = _convolve(k, step, self.desk)
+                k = _convolve(k, step, desk)
             elif isinstance(step, Fold):
-                k = self._fold(k, step, *notes.take())
+                k = self._fold(k, step, notes, desk)
             elif isinstance(step, Normalise):
                 f1, f2 = notes.take()
                 k.mul_(f1).mul_(f2)
             elif isinstance(step, Mean):
                 if k.ndim == 4:
                     mean = k.mean(dim=(0, 1))
-                    self.desk.put(k)
+                    desk.put(k)
                     k = mean
             else:
-                main = self._follow(step.main, self.desk.copy(k), notes)
-                shortcut = self._follow(step.shortcut, k, notes)
+                main = self._follow(step.main, desk.copy(k), notes, desk)
+                shortcut = self._follow(step.shortcut, k, notes, desk)
                 k = main.add_(shortcut)
-                self.desk.put(shortcut)
+                desk.put(shortcut)
         return k
 
-    def _fold(self, k: Tensor, step: Fold, r1: Tensor, r2: Tensor) -> Tensor:
+    def _fold(self, k: Tensor, step: Fold, notes: _Cursor, desk: Desk) -> Tensor:
         """w·(odd·k + even·s·A) + b, with A·π/2 = √(1 − c²) + c·arcsin c."""
-        s = self.desk.take(k, k.shape)
+        r1, r2 = notes.take()
+        s = desk.take(k, k.shape)
         torch.mul(r1, r2, out=s)
         c = k.div_(s)
         if self.careful:
             # A variance of zero: the correlation counts as zero, and s makes the result zero anyway.
             c.nan_to_num_(nan=0.0)
         c.clamp_(-1, 1)
-        arc, A = self.desk.take(k, k.shape), self.desk.take(k, k.shape)
+        arc, A = desk.take(k, k.shape), desk.take(k, k.shape)
         torch.asin(c, out=arc)
-        torch.addcmul(self.desk.constant(c, 1.0), c, c, value=-1, out=A)
+        torch.addcmul(desk.constant(c, 1.0), c, c, value=-1, out=A)
         A.sqrt_().addcmul_(c, arc)
         if step.odd != 1:
             c.mul_(step.odd)
         c.add_(A, alpha=2 * step.even / math.pi)
         if step.b != 0:
-            torch.addcmul(self.desk.constant(c, step.b), c, s, value=step.w, out=c)
+            torch.addcmul(desk.constant(c, step.b), c, s, value=step.w, out=c)
         else:
             c.mul_(s if step.w == 1 else s.mul_(step.w))
         for array in (s, arc, A):
-            self.desk.put(array)
+            desk.put(array)
         return c
 
 
@@ -220,27 +235,45 @@ class Desk:
     """
 
     def __init__(self) -> None:
-        self.free: dict[tuple[int, ...], list[Tensor]] = {}
-        self.constants: dict[float, Tensor] = {}
+        self.free: dict[tuple[Any, ...], list[Tensor]] = {}
+        self.constants: dict[tuple[Any, ...], Tensor] = {}
+        self.bytes = 0
 
     def take(self, like: Tensor, shape: Sequence[int]) -> Tensor:
         """An array of a shape, with anything in it."""
-        waiting = self.free.get(tuple(shape))
-        return waiting.pop() if waiting else like.new_empty(tuple(shape))
+        waiting = self.free.get((*shape, like.dtype, like.device))
+        if not waiting:
+            return like.new_empty(tuple(shape))
+        array = waiting.pop()
+        self.bytes -= array.nbytes
+        return array
 
     def put(self, array: Tensor) -> None:
-        """Give an array back."""
-        self.free.setdefault(tuple(array.shape), []).append(array)
+        """Give an array back; it is kept if there is room."""
+        if self.bytes + array.nbytes <= DESK_BYTES:
+            self.bytes += array.nbytes
+            self.free.setdefault((*array.shape, array.dtype, array.device), []).append(array)
 
     def constant(self, like: Tensor, value: float) -> Tensor:
         """A number as a tensor."""
-        if value not in self.constants:
-            self.constants[value] = like.new_tensor(value)
-        return self.constants[value]
+        key = (value, like.dtype, like.device)
+        if key not in self.constants:
+            if len(self.constants) > 1000:
+                self.constants.clear()
+            self.constants[key] = like.new_tensor(value)
+        return self.constants[key]
 
     def copy(self, array: Tensor) -> Tensor:
         """A copy."""
         return self.take(array, array.shape).copy_(array)
+
+    @classmethod
+    def of_this_thread(cls) -> Desk:
+        """The desk that this thread has used before: small kernels come many at a time."""
+        desk = getattr(_PLACE, "desk", None)
+        if desk is None:
+            desk = _PLACE.desk = cls()
+        return desk
 
 
 class _Cursor:

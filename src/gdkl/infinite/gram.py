@@ -21,6 +21,8 @@ Progress = Callable[[int, int], None]
 
 #: Numbers of an array of a tile: small enough that its arrays stay in a core's cache.
 CACHE_NUMBERS = 2**16
+#: The same where there is no cache to fit, but a device to fill.
+DEVICE_NUMBERS = 2**24
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
 
@@ -98,7 +100,7 @@ class Work:
             remedy="Use smaller images, or Flatten() in place of pooling, which needs no pairs of pixels.",
             device=device,
         )
-        numbers = CACHE_NUMBERS if device.type == "cpu" else 2**24
+        numbers = CACHE_NUMBERS if device.type == "cpu" else DEVICE_NUMBERS
         allowed = self.memory // (ARRAYS * dtype.itemsize * self.jobs(device))
         return max(1, math.isqrt(max(1, min(numbers, allowed) // numbers_per_pair)))
 

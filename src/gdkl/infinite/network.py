@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
 from gdkl.infinite.gram import Progress, Work, fill
 from gdkl.infinite.images import image_state
+from gdkl.infinite.recursion import Kind, Recursion, cast, read_out
 from gdkl.infinite.spatial import no_read_out
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.store import content_key, open_cached, write_npy
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 #: One layer as plain JSON.
 Spec: TypeAlias = dict[str, Any]
-#: Which kernel: the prior covariance of the network, or the kernel of its training by gradient flow.
-Kind: TypeAlias = Literal["nngp", "ntk"]
 
 
 def finite_number(value: float, name: str, *, least: float = -math.inf) -> float:
@@ -163,7 +162,7 @@ class InfiniteNetwork(ABC):
         inputs = self._read(x, None, kind)
         if inputs.needs_grad:
             return inputs.give(self._diagonal(inputs.x1, kind, gradient=True))
-        engine = self._short_way(inputs.x1, inputs.x1, kind) or _Recursion(self, inputs.x1, inputs.x1, kind)
+        engine = self._short_way(inputs.x1, inputs.x1, kind) or Recursion(self, inputs.x1, inputs.x1, kind)
         with torch.no_grad():
             return inputs.give(engine.diagonal(Work()))
 
@@ -185,7 +184,7 @@ class InfiniteNetwork(ABC):
 
     def _with_gradient(self, inputs: Inputs, kind: Kind) -> Tensor:
         """The whole matrix at once, for autograd."""
-        result = _read_out(self._run(inputs.x1, inputs.x2, kind, gradient=True), kind)
+        result = read_out(self._run(inputs.x1, inputs.x2, kind, gradient=True), kind)
         if inputs.x2 is not None:
             return result
         upper = result.triu(1)
@@ -195,7 +194,7 @@ class InfiniteNetwork(ABC):
         """Compute the matrix tile by tile."""
         x1 = inputs.x1
         other = x1 if inputs.x2 is None else inputs.x2
-        engine = self._short_way(x1, other, kind) or _Recursion(self, x1, other, kind)
+        engine = self._short_way(x1, other, kind) or Recursion(self, x1, other, kind)
         diagonal = None
         if inputs.x2 is None:
             with torch.no_grad():
@@ -220,13 +219,13 @@ class InfiniteNetwork(ABC):
 
     def _diagonal(self, x: Tensor, kind: Kind, *, gradient: bool = False) -> Tensor:
         state = self._run(x, None, kind, matched=True, gradient=gradient)
-        return state.q1 if kind == "nngp" else _read_out(state, kind)
+        return state.q1 if kind == "nngp" else read_out(state, kind)
 
     def _matched(self, x1: Tensor, x2: Tensor | None, kind: Kind, *, gradient: bool = False) -> Tensor:
         """Covariances of row i of one set with row i of the other."""
         if x2 is None:
             return self._diagonal(x1, kind, gradient=gradient)
-        return _read_out(self._run(x1, x2, kind, matched=True, gradient=gradient), kind)
+        return read_out(self._run(x1, x2, kind, matched=True, gradient=gradient), kind)
 
     def _run(
         self, x1: Tensor, x2: Tensor | None, kind: Kind, *, matched: bool = False, gradient: bool = False
@@ -252,7 +251,7 @@ class InfiniteNetwork(ABC):
         state = self._step(state, pairs_ahead=False)
         if state.pixels is not Pixels.NONE:
             raise no_read_out()
-        return state if state.t.dtype == dtype else _cast(state, dtype)
+        return state if state.t.dtype == dtype else cast(state, dtype)
 
     def _step(self, state: State, pairs_ahead: bool) -> State:
         """The state behind this layer, with the own pixel pairs of either set taken along.
@@ -317,52 +316,6 @@ class InfiniteNetwork(ABC):
         long = {"w_var": "weight_var", "b_var": "bias_var"}
         own = {key: value for key, value in self._own_spec().items() if key not in ("op", "name")}
         return f"{type(self).__name__}({', '.join(f'{long.get(key, key)}={own[key]!r}' for key in own)})"
-
-
-def _read_out(state: State, kind: Kind) -> Tensor:
-    """The kernel asked for, out of the last state."""
-    if kind == "nngp":
-        return state.covariance()
-    if state.ntk is None:
-        raise RuntimeError("the state carries no NTK although it was asked for")
-    return state.ntk
-
-
-def _cast(state: State, dtype: torch.dtype) -> State:
-    """The state in another precision."""
-    return state.map_pairs(lambda array: array.to(dtype), q1=state.q1.to(dtype), q2=state.q2.to(dtype))
-
-
-@dataclass(frozen=True)
-class _Recursion:
-    """Tiles by the general recursion."""
-
-    net: InfiniteNetwork
-    x1: Tensor
-    x2: Tensor
-    kind: Kind
-    spreads: bool = False
-
-    def sides(self, work: Work) -> tuple[int, int]:
-        side = self.net._side(self.x1, work)
-        return side, side
-
-    def rows_at_a_time(self, work: Work) -> int:
-        del work
-        return max(1, self.x1.shape[0], self.x2.shape[0])
-
-    def diagonal(self, work: Work) -> Tensor:
-        rows = self.net._side(self.x1, work) ** 2
-        parts = [
-            self.net._diagonal(self.x1[part], self.kind) for part in chunk_slices(self.x1.shape[0], rows)
-        ]
-        return torch.cat(parts) if parts else self.x1.new_zeros(0)
-
-    def block(self, rows: slice, columns: slice) -> _Recursion:
-        return replace(self, x1=self.x1[rows], x2=self.x2[columns])
-
-    def tile(self, rows: slice, columns: slice) -> Tensor:
-        return _read_out(self.net._run(self.x1[rows], self.x2[columns], self.kind), self.kind)
 
 
 class Sequential(InfiniteNetwork):
