@@ -188,3 +188,14 @@ def test_bad_parameters():
         inf.RBF(gamma=-1.0)
     with pytest.raises(OptionError, match="a must"):
         inf.LeakyReLU(alpha=float("nan"))
+
+
+def test_parallel_up_to_rounding():
+    """Three layers of sign make 1e-4 of the angle of 1e-17 that rounding leaves between parallel rows."""
+    x = np.random.default_rng(2).standard_normal((2, 5))
+    x = np.concatenate([x, 3 * x[:1], -0.7 * x[:1], 1e4 * x[1:], -1e-6 * x[1:]])
+    layers = layers_of("sign", 3, 1.3, 0.0, {})
+    reference, _ = exact.dense_kernels(layers, x)
+    # Those angles show: the kernel is not the one of exactly parallel rows.
+    assert 1e-6 < 1.3 - reference[0, 2] < 1e-2
+    assert np.abs(inf.from_spec(layers).kernel(x) - reference).max() < 1e-12

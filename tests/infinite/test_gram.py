@@ -25,6 +25,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NETWORKS = {
+    "smooth": (inf.mlp(2, activation="gelu"), (3,)),
     "dense": (inf.mlp(2), (3,)),
     "image": (inf.Sequential(inf.Conv2d(3, padding=1, bias_var=0.1), inf.ReLU(), inf.Flatten()), (2, 4, 4)),
     "pooled": (inf.Sequential(inf.Conv2d(2, bias_var=0.1), inf.ReLU(), inf.GlobalAvgPool2d()), (2, 3, 3)),
@@ -47,6 +48,51 @@ def test_tiles_do_not_change_the_result(
     torch.testing.assert_close(K, whole, rtol=1e-13, atol=1e-14)
     if n2 is None:
         assert torch.equal(K, K.T)
+
+
+SHORT = {
+    "mlp": (inf.mlp(3), (5,)),
+    "no_bias": (inf.mlp(2, 2.0, 0.0), (5,)),
+    "abs": (inf.Sequential(inf.Linear(1.2, 0.1), inf.Abs(), inf.Linear(), inf.ABReLU(-0.3, 0.9)), (5,)),
+    "straight": (inf.Sequential(inf.Linear(1.2, 0.1), inf.ABReLU(0.7, 0.7), inf.ReLU()), (5,)),
+    "norm": (inf.Sequential(inf.Linear(), inf.LayerNorm(), inf.Residual(inf.ReLU()), inf.LeakyReLU()), (5,)),
+    "wide_resnet": (inf.wide_resnet(2), (3, 6, 7)),
+    "filters": (
+        inf.Sequential(
+            inf.Conv2d((5, 2), (2, 1), (2, 1), bias_var=0.1),
+            inf.ReLU(),
+            inf.Conv2d(3, 2, "same", "circular", weight_var=2.0),
+            inf.LeakyReLU(0.3),
+            inf.Conv2d((1, 3), (1, 3), "valid"),
+            inf.Dropout(),
+            inf.Residual(inf.Conv2d(1), inf.Conv2d(7, 1, 3)),
+            inf.ReLU(),
+            inf.Flatten(),
+            inf.Linear(1.0, 0.2),
+            inf.ReLU(),
+        ),
+        (2, 9, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_the_short_way_is_the_recursion(name: str, dtype: torch.dtype):
+    net, shape = SHORT[name]
+    x = torch.randn(7, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    x[3], x[4], x[5], x[6] = x[0], -x[0], 1e4 * x[1], 0
+    assert net._short_way(x, x, "nngp") is not None
+    assert net._short_way(x, x, "ntk") is None
+    # A gradient asks for the whole recursion.
+    slow, slow_cross = (net.kernel(x.clone().requires_grad_(), y).detach() for y in (None, x))
+    scale = slow.diagonal().sqrt()
+    bound = (1e-14 if dtype == torch.float64 else 3e-6) * scale[:, None] * scale[None, :]
+    assert torch.all((net.kernel(x) - slow).abs() <= bound)
+    assert torch.all((net.kernel(x, x.clone()) - slow_cross).abs() <= bound)
+    torch.testing.assert_close(
+        net.diagonal(x), slow.diagonal(), rtol=1e-14 if dtype == torch.float64 else 3e-6, atol=0
+    )
 
 
 def test_memory_budget_sets_the_tile():

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
 from gdkl.infinite.network import Spec, finite_number
+from gdkl.infinite.state import safe_sqrt
 from gdkl.numerics import OptionError
 
 
@@ -47,7 +48,7 @@ class Gaussian(Activation):
 
     def slope(self, pair: Pair) -> Tensor:
         """a²β²·k / D^(3/2)."""
-        k = (pair.q1.sqrt() * pair.q2.sqrt()) * (1 - pair.t)
+        k = safe_sqrt(pair.q1) * safe_sqrt(pair.q2) * (1 - pair.t)
         return 4 * self.a**2 * self.b**2 * k * self._determinant(pair)[1] ** -1.5
 
     def _determinant(self, pair: Pair) -> tuple[Tensor, Tensor]:

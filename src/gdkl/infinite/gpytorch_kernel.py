@@ -15,7 +15,8 @@ from torch import Tensor
 from gdkl.infinite.arrays import Inputs
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Kind, Sequential
+from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.recursion import Kind
 from gdkl.infinite.residual import Residual
 from gdkl.numerics import DataError, OptionError
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,15 +21,42 @@ Progress = Callable[[int, int], None]
 
 #: Numbers of an array of a tile: small enough that its arrays stay in a core's cache.
 CACHE_NUMBERS = 2**16
+#: The same where there is no cache to fit, but a device to fill.
+DEVICE_NUMBERS = 2**24
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
 
 
-class Tiles(Protocol):
-    """Something that computes any part of a Gram matrix."""
+class Block(Protocol):
+    """Part of a Gram matrix, of which tiles can be computed."""
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
-        """The covariances of some rows with some columns."""
+        """The covariances of some rows with some columns of the block."""
+        ...
+
+
+class Engine(Protocol):
+    """Something that computes Gram matrices in parts."""
+
+    @property
+    def spreads(self) -> bool:
+        """Whether the cores share the work within a tile, and not tile by tile."""
+        ...
+
+    def sides(self, work: Work) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        ...
+
+    def diagonal(self, work: Work) -> Tensor:
+        """The diagonal of the matrix of the first set with itself."""
+        ...
+
+    def rows_at_a_time(self, work: Work) -> int:
+        """Rows and columns of a block, whose tiles share what is known of single inputs."""
+        ...
+
+    def block(self, rows: slice, columns: slice) -> Block:
+        """A part of the matrix."""
         ...
 
 
@@ -70,71 +100,129 @@ class Work:
             remedy="Use smaller images, or Flatten() in place of pooling, which needs no pairs of pixels.",
             device=device,
         )
-        numbers = CACHE_NUMBERS if device.type == "cpu" else 2**24
+        numbers = CACHE_NUMBERS if device.type == "cpu" else DEVICE_NUMBERS
         allowed = self.memory // (ARRAYS * dtype.itemsize * self.jobs(device))
         return max(1, math.isqrt(max(1, min(numbers, allowed) // numbers_per_pair)))
 
 
-def fill(
-    tiles: Tiles, into: Any, diagonal: Tensor | None, *, side: int, work: Work, device: torch.device
-) -> None:
+def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, device: torch.device) -> None:
     """Compute a Gram matrix tile by tile.
 
     Args:
-        tiles: Computes each tile.
+        engine: Computes the tiles.
         into: A tensor or an array on disk, shape ``(n1, n2)``, that takes the result.
         diagonal: The diagonal of a symmetric matrix, of which only the upper half is computed; None where the
             matrix is not symmetric.
-        side: Rows and columns of a tile.
         work: Cores and progress.
         device: Where the tiles are computed.
     """
     n1, n2 = into.shape
-    parts = list(_parts(n1, n2, side, symmetric=diagonal is not None))
-    total, done = n1 * n2, 0
-    disk = not isinstance(into, Tensor)
-    for (rows, columns), computed in zip(parts, _run(tiles, parts, work.jobs(device)), strict=True):
-        block = computed
-        if diagonal is not None and rows == columns:
-            upper = block.triu(1)
-            block = upper + upper.T + torch.diag(diagonal[rows])
-        into[rows, columns] = block.cpu().numpy() if disk else block
-        done += block.numel()
-        if diagonal is not None and rows != columns:
-            into[columns, rows] = block.T.cpu().numpy() if disk else block.T
-            done += block.numel()
-        if work.progress is not None:
-            work.progress(done, total)
+    symmetric, total, done = diagonal is not None, n1 * n2, 0
+    step = engine.rows_at_a_time(work)
+    jobs = work.jobs(device)
+    for rows, columns in _parts(n1, n2, (step, step), symmetric=symmetric):
+        with torch.no_grad():
+            block = engine.block(rows, columns)
+        # Within a block on the diagonal, tiles below it are left out; other blocks are whole.
+        upper = symmetric and rows == columns
+        shape = (rows.stop - rows.start, columns.stop - columns.start)
+        parts = list(_parts(*shape, engine.sides(work), symmetric=upper))
+        with _threads(jobs if engine.spreads else 1):
+            for (r, c), tile in zip(parts, _run(block, parts, 1 if engine.spreads else jobs), strict=True):
+                at_rows, at_columns = _moved(r, rows.start), _moved(c, columns.start)
+                done += _write(into, tile, at_rows, at_columns, diagonal)
+                if work.progress is not None:
+                    work.progress(done, total)
 
 
-def _parts(n1: int, n2: int, side: int, *, symmetric: bool) -> Iterator[tuple[slice, slice]]:
-    for rows in chunk_slices(n1, side):
-        for columns in chunk_slices(n2, side):
-            if not symmetric or columns.start >= rows.start:
+def _write(into: Any, tile: Tensor, rows: slice, columns: slice, diagonal: Tensor | None) -> int:
+    """Put a tile in its place, and its mirror image; returns the number of entries."""
+    if diagonal is None:
+        _put(into, rows, columns, tile)
+        return tile.numel()
+    if columns.start >= rows.stop:
+        _put(into, rows, columns, tile)
+        _put(into, columns, rows, tile.T.contiguous())
+        return 2 * tile.numel()
+    if rows == columns:
+        upper = tile.triu(1)
+        _put(into, rows, columns, upper + upper.T + torch.diag(diagonal[rows]))
+        return tile.numel()
+    # The tile touches the diagonal: of what lies on both sides, only the upper half counts.
+    entries = 0
+    for at in range(rows.start, rows.stop):
+        first = max(at + 1, columns.start)
+        if first < columns.stop:
+            line = tile[at - rows.start, first - columns.start :]
+            _put(into, slice(at, at + 1), slice(first, columns.stop), line[None, :])
+            _put(into, slice(first, columns.stop), slice(at, at + 1), line[:, None])
+            entries += 2 * line.numel()
+        if columns.start <= at < columns.stop:
+            _put(into, slice(at, at + 1), slice(at, at + 1), diagonal[at].reshape(1, 1))
+            entries += 1
+    return entries
+
+
+def _put(into: Any, rows: slice, columns: slice, values: Tensor) -> None:
+    if isinstance(into, Tensor):
+        into[rows, columns] = values
+    else:
+        into[rows, columns] = values.cpu().numpy()
+
+
+def _moved(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by)
+
+
+def _parts(n1: int, n2: int, sides: tuple[int, int], *, symmetric: bool) -> Iterator[tuple[slice, slice]]:
+    """Parts that cover a matrix, without those that lie below the diagonal of a symmetric one."""
+    for rows in chunk_slices(n1, sides[0]):
+        for columns in chunk_slices(n2, sides[1]):
+            if not symmetric or columns.stop > rows.start:
                 yield rows, columns
 
 
-def _run(tiles: Tiles, parts: list[tuple[slice, slice]], jobs: int) -> Iterator[Tensor]:
+def _run(block: Block, parts: list[tuple[slice, slice]], jobs: int) -> Iterator[Tensor]:
     """The tiles in order."""
     if jobs == 1 or len(parts) < 2:
-        with torch.no_grad():
-            for rows, columns in parts:
-                yield tiles.tile(rows, columns)
+        for part in parts:
+            yield from _task(block, [part])
         return
     # A few tiles make a task, so that handing tasks over costs nothing.
     share = max(1, min(16, len(parts) // (4 * jobs)))
-    groups = [parts[start : start + share] for start in range(0, len(parts), share)]
-    threads = torch.get_num_threads()
-    try:
-        parallel: Any = joblib.Parallel(n_jobs=jobs, prefer="threads", return_as="generator")
-        for blocks in parallel(joblib.delayed(_task)(tiles, group) for group in groups):
-            yield from blocks
-    finally:
-        torch.set_num_threads(threads)
+    tasks = [parts[start : start + share] for start in range(0, len(parts), share)]
+    backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
+    if isinstance(backend, joblib.parallel.ThreadingBackend):
+        # Threads of our own start faster than joblib's; results are taken as they are needed, not piled up.
+        with ThreadPoolExecutor(jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            waiting: deque[Future[list[Tensor]]] = deque()
+            for task in tasks:
+                waiting.append(pool.submit(_task, block, task))
+                if len(waiting) > 2 * jobs:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        return
+    # A backend that the caller has chosen, such as a cluster's.
+    parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    for tiles in parallel(joblib.delayed(_task)(block, task) for task in tasks):
+        yield from tiles
 
 
-def _task(tiles: Tiles, parts: list[tuple[slice, slice]]) -> list[Tensor]:
-    """Some tiles, on one core."""
-    torch.set_num_threads(1)
+def _task(block: Block, parts: list[tuple[slice, slice]]) -> list[Tensor]:
+    """Some tiles, one after another."""
     with torch.no_grad():
-        return [tiles.tile(rows, columns) for rows, columns in parts]
+        return [block.tile(rows, columns) for rows, columns in parts]
+
+
+@contextmanager
+def _threads(count: int) -> Generator[None]:
+    """Let torch use so many threads for one operation."""
+    before = torch.get_num_threads()
+    if before != count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if before != count:
+            torch.set_num_threads(before)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -16,15 +16,18 @@ from torch import Tensor, nn
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
 from gdkl.infinite.gram import Progress, Work, fill
 from gdkl.infinite.images import image_state
+from gdkl.infinite.recursion import Kind, Recursion, cast, read_out
+from gdkl.infinite.spatial import no_read_out
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.store import content_key, open_cached, write_npy
 from gdkl.infinite.vectors import vector_state
-from gdkl.numerics import DEFAULT_BUDGET, DataError, OptionError, chunk_slices, require_memory, tensor_bytes
+from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory, tensor_bytes
+
+if TYPE_CHECKING:
+    from gdkl.infinite.fast import ShortWay
 
 #: One layer as plain JSON.
 Spec: TypeAlias = dict[str, Any]
-#: Which kernel: the prior covariance of the network, or the kernel of its training by gradient flow.
-Kind: TypeAlias = Literal["nngp", "ntk"]
 
 
 def finite_number(value: float, name: str, *, least: float = -math.inf) -> float:
@@ -159,7 +162,9 @@ class InfiniteNetwork(ABC):
         inputs = self._read(x, None, kind)
         if inputs.needs_grad:
             return inputs.give(self._diagonal(inputs.x1, kind, gradient=True))
-        return inputs.give(self._diagonal_in_parts(inputs.x1, kind, Work()))
+        engine = self._short_way(inputs.x1, inputs.x1, kind) or Recursion(self, inputs.x1, inputs.x1, kind)
+        with torch.no_grad():
+            return inputs.give(engine.diagonal(Work()))
 
     def to_spec(self) -> list[Spec]:
         """The network as a plain JSON list of layers, from which `from_spec` builds it again.
@@ -179,7 +184,7 @@ class InfiniteNetwork(ABC):
 
     def _with_gradient(self, inputs: Inputs, kind: Kind) -> Tensor:
         """The whole matrix at once, for autograd."""
-        result = _read_out(self._run(inputs.x1, inputs.x2, kind, gradient=True), kind)
+        result = read_out(self._run(inputs.x1, inputs.x2, kind, gradient=True), kind)
         if inputs.x2 is not None:
             return result
         upper = result.triu(1)
@@ -187,11 +192,24 @@ class InfiniteNetwork(ABC):
 
     def _fill(self, inputs: Inputs, kind: Kind, into: Any, work: Work) -> None:
         """Compute the matrix tile by tile."""
-        x1, device = inputs.x1, inputs.x1.device
-        side = self._side(x1, work)
-        diagonal = None if inputs.x2 is not None else self._diagonal_in_parts(x1, kind, work)
+        x1 = inputs.x1
         other = x1 if inputs.x2 is None else inputs.x2
-        fill(_Recursion(self, x1, other, kind), into, diagonal, side=side, work=work, device=device)
+        engine = self._short_way(x1, other, kind) or Recursion(self, x1, other, kind)
+        diagonal = None
+        if inputs.x2 is None:
+            with torch.no_grad():
+                diagonal = engine.diagonal(work)
+        fill(engine, into, diagonal, work=work, device=x1.device)
+
+    def _short_way(self, x1: Tensor, x2: Tensor, kind: Kind) -> ShortWay | None:
+        """A faster engine than the general recursion, for those networks that have one."""
+        if kind != "nngp" or self._needs_pairs:
+            return None
+        from gdkl.infinite.fast import ShortWay  # noqa: PLC0415 - it knows all layers, which know us
+        from gdkl.infinite.fast_steps import program  # noqa: PLC0415
+
+        steps = program(self)
+        return None if steps is None else ShortWay(steps, x1, x2)
 
     def _side(self, x: Tensor, work: Work) -> int:
         """Rows and columns of a tile."""
@@ -199,21 +217,15 @@ class InfiniteNetwork(ABC):
         numbers = pixels**2 if self._needs_pairs else pixels
         return work.side(numbers, torch.float64 if self._needs_pairs else x.dtype, x.device)
 
-    def _diagonal_in_parts(self, x: Tensor, kind: Kind, work: Work) -> Tensor:
-        rows = self._side(x, work) ** 2
-        with torch.no_grad():
-            parts = [self._diagonal(x[part], kind) for part in chunk_slices(x.shape[0], rows)]
-        return torch.cat(parts) if parts else x.new_zeros(0)
-
     def _diagonal(self, x: Tensor, kind: Kind, *, gradient: bool = False) -> Tensor:
         state = self._run(x, None, kind, matched=True, gradient=gradient)
-        return state.q1 if kind == "nngp" else _read_out(state, kind)
+        return state.q1 if kind == "nngp" else read_out(state, kind)
 
     def _matched(self, x1: Tensor, x2: Tensor | None, kind: Kind, *, gradient: bool = False) -> Tensor:
         """Covariances of row i of one set with row i of the other."""
         if x2 is None:
             return self._diagonal(x1, kind, gradient=gradient)
-        return _read_out(self._run(x1, x2, kind, matched=True, gradient=gradient), kind)
+        return read_out(self._run(x1, x2, kind, matched=True, gradient=gradient), kind)
 
     def _run(
         self, x1: Tensor, x2: Tensor | None, kind: Kind, *, matched: bool = False, gradient: bool = False
@@ -238,10 +250,8 @@ class InfiniteNetwork(ABC):
             )
         state = self._step(state, pairs_ahead=False)
         if state.pixels is not Pixels.NONE:
-            raise DataError(
-                "the network gives an image for an image: end it with Flatten() or GlobalAvgPool2d()."
-            )
-        return state if state.t.dtype == dtype else _cast(state, dtype)
+            raise no_read_out()
+        return state if state.t.dtype == dtype else cast(state, dtype)
 
     def _step(self, state: State, pairs_ahead: bool) -> State:
         """The state behind this layer, with the own pixel pairs of either set taken along.
@@ -306,33 +316,6 @@ class InfiniteNetwork(ABC):
         long = {"w_var": "weight_var", "b_var": "bias_var"}
         own = {key: value for key, value in self._own_spec().items() if key not in ("op", "name")}
         return f"{type(self).__name__}({', '.join(f'{long.get(key, key)}={own[key]!r}' for key in own)})"
-
-
-def _read_out(state: State, kind: Kind) -> Tensor:
-    """The kernel asked for, out of the last state."""
-    if kind == "nngp":
-        return state.covariance()
-    if state.ntk is None:
-        raise RuntimeError("the state carries no NTK although it was asked for")
-    return state.ntk
-
-
-def _cast(state: State, dtype: torch.dtype) -> State:
-    """The state in another precision."""
-    return state.map_pairs(lambda array: array.to(dtype), q1=state.q1.to(dtype), q2=state.q2.to(dtype))
-
-
-@dataclass(frozen=True)
-class _Recursion:
-    """Tiles by the general recursion."""
-
-    net: InfiniteNetwork
-    x1: Tensor
-    x2: Tensor
-    kind: Kind
-
-    def tile(self, rows: slice, columns: slice) -> Tensor:
-        return _read_out(self.net._run(self.x1[rows], self.x2[columns], self.kind), self.kind)
 
 
 class Sequential(InfiniteNetwork):

@@ -147,9 +147,9 @@ class ReLU(ABReLU):
 
     Example:
         >>> import gdkl.infinite as inf
-        >>> inf.ReLU().kernel(torch.tensor([[2.0], [-2.0]]))
-        tensor([[2., 0.],
-                [0., 2.]])
+        >>> inf.ReLU().kernel(torch.tensor([[2.0], [4.0]]))
+        tensor([[2., 4.],
+                [4., 8.]])
     """
 
     def __init__(self) -> None:

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from gdkl.infinite.finite import FiniteAvgPool2d, FiniteFunction, image_mean
 from gdkl.infinite.network import InfiniteNetwork, Spec
-from gdkl.infinite.spatial import Padding, PaddingMode, Window
+from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.sums import deficit_of_distance, distances, mean_scale, weighted_sum
-from gdkl.numerics import DataError
 
 #: Distances below so many ulps of what they are the difference of count as zero.
 SNAP = 16
@@ -57,9 +56,7 @@ class AvgPool2d(InfiniteNetwork):
 
     def _propagate(self, state: State) -> State:
         if state.pixels is not Pixels.PAIRS:
-            raise DataError(
-                "AvgPool2d needs images of shape (n, channels, height, width); it was given vectors."
-            )
+            raise images_needed("AvgPool2d")
         return pool(state, self.window, normalise_edges=not self.count_include_pad)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
@@ -88,9 +85,7 @@ class GlobalAvgPool2d(InfiniteNetwork):
 
     def _propagate(self, state: State) -> State:
         if state.pixels is Pixels.NONE:
-            raise DataError(
-                "GlobalAvgPool2d needs images of shape (n, channels, height, width); it was given vectors."
-            )
+            raise images_needed("GlobalAvgPool2d")
         size = (state.q1.shape[-2], state.q1.shape[-1])
         new = pool(state, Window(size, size, "valid", "zeros"), normalise_edges=False).same_pixels()
         return new.map_pairs(

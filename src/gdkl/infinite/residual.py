@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from gdkl.infinite.finite import FiniteResidual
 from gdkl.infinite.network import InfiniteNetwork, Sequential, Spec
+from gdkl.infinite.spatial import branches_differ
 from gdkl.infinite.state import State
 from gdkl.infinite.sums import weighted_sum
-from gdkl.numerics import DataError
 
 
 class Residual(InfiniteNetwork):
@@ -65,10 +65,7 @@ class Residual(InfiniteNetwork):
 def _add(a: State, b: State) -> State:
     """The sum of two states of the same inputs, their own pixel pairs included."""
     if a.t.shape != b.t.shape:
-        raise DataError(
-            f"the branches of a residual must end in images of one size; got {tuple(a.q1.shape[1:])} and "
-            f"{tuple(b.q1.shape[1:])}."
-        )
+        raise branches_differ(a.q1.shape[1:], b.q1.shape[1:])
     q1 = a.q1 + b.q1
     frame = replace(a, q1=q1, q2=q1 if a.q2 is a.q1 and b.q2 is b.q1 else a.q2 + b.q2)
     new = weighted_sum([a, b], _unchanged, frame, w=1.0, b=0.0)

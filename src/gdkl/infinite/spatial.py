@@ -37,6 +37,38 @@ def two_sizes(value: Any, name: str, *, least: int) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
+def images_needed(layer: str) -> DataError:
+    """The error of a layer that was given vectors.
+
+    Example:
+        >>> str(images_needed("Conv2d"))
+        'Conv2d needs images of shape (n, channels, height, width); it got vectors.'
+    """
+    return DataError(f"{layer} needs images of shape (n, channels, height, width); it got vectors.")
+
+
+def branches_differ(main: Sequence[int], shortcut: Sequence[int]) -> DataError:
+    """The error of a residual whose branches do not fit.
+
+    Example:
+        >>> str(branches_differ((4, 4), (2, 2)))
+        'the branches of a residual must end in images of one size; got (4, 4) and (2, 2).'
+    """
+    return DataError(
+        f"the branches of a residual must end in images of one size; got {tuple(main)} and {tuple(shortcut)}."
+    )
+
+
+def no_read_out() -> DataError:
+    """The error of a network that ends in an image.
+
+    Example:
+        >>> str(no_read_out())
+        'the network gives an image for an image: end it with Flatten() or GlobalAvgPool2d().'
+    """
+    return DataError("the network gives an image for an image: end it with Flatten() or GlobalAvgPool2d().")
+
+
 @dataclass(frozen=True)
 class Window:
     """A window that slides over an image.

@@ -1,0 +1,379 @@
+"""A short way for the NNGP of networks of straight-line activations, without all pairs of pixels.
+
+The NNGP of ReLU and its kin needs no correlation deficit: the arc-cosine function is Lipschitz in c, so
+that rounding stays rounding. Here the covariance itself goes through the network, in place, in tiles that
+stay in a core's cache, with pixels first and pairs last: neighbouring pixels are then long contiguous
+runs. Everything that belongs to one input alone is computed once for many tiles.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gdkl.infinite import gram
+from gdkl.infinite.fast_steps import Affine, Convolve, Fold, Mean, Normalise, Step, flat
+from gdkl.infinite.gram import Work
+from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
+from gdkl.numerics import chunk_slices
+
+#: Bytes that a desk keeps for the next kernel.
+DESK_BYTES = 64 * 2**20
+_PLACE = threading.local()
+#: Columns of a tile of images.
+COLUMNS = 16
+#: Arrays of one input that the rest of a tile needs, in the order in which the network meets them.
+Notes: TypeAlias = list[Tensor]
+
+
+class ShortWay:
+    """Tiles by the short way.
+
+    Args:
+        steps: What `program` made of the network.
+        x1: First set, shape ``(n1, features)`` or ``(n1, channels, height, width)``.
+        x2: Second set.
+    """
+
+    #: The cores share the work within a tile: tiles for each alone would be too small for their overhead.
+    spreads = True
+
+    def __init__(self, steps: Sequence[Step], x1: Tensor, x2: Tensor) -> None:
+        self.steps = tuple(steps)
+        self.x1, self.x2 = x1, x2
+        self._kept: tuple[tuple[int, int, int], _Side] | None = None
+
+    def sides(self, work: Work) -> tuple[int, int]:
+        """Rows and columns of a tile: small enough for the caches, large enough for many operations."""
+        device, n1, n2 = self.x1.device, self.x1.shape[0], self.x2.shape[0]
+        # Images have many small operations a tile: larger tiles make up for them where there are enough
+        # pairs.
+        few = self.x1.ndim == 2 or n2 < 4 * COLUMNS
+        cache = gram.CACHE_NUMBERS * work.jobs(device) if device.type == "cpu" else gram.DEVICE_NUMBERS
+        allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize)
+        numbers = max(1, min((2 if few else 4) * cache, allowed))
+        if self.x1.ndim == 2:
+            n = max(n1, n2, 1)
+            # As many tiles, but of equal size.
+            side = -(-n // -(-n // min(math.isqrt(numbers), n)))
+            return side, side
+        # Columns are the innermost axis, whose length decides how fast arrays of either set are spread out.
+        pairs = max(1, numbers // math.prod(self.x1.shape[2:]))
+        columns = min(pairs, COLUMNS if few else 2 * COLUMNS)
+        return max(1, pairs // columns), columns
+
+    def rows_at_a_time(self, work: Work) -> int:
+        """Inputs of one set whose notes fit the budget."""
+        pixels = math.prod(self.x1.shape[1:])
+        notes = sum(1 for _ in flat(self.steps)) + 4
+        return max(64, work.memory // (4 * notes * pixels * self.x1.dtype.itemsize))
+
+    def diagonal(self, work: Work) -> Tensor:
+        """Variances of the first set behind the network."""
+        step = self.rows_at_a_time(work)
+        parts = [self._side(self.x1, part).q for part in chunk_slices(self.x1.shape[0], step)]
+        return torch.cat(parts) if parts else self.x1.new_zeros(0)
+
+    def block(self, rows: slice, columns: slice) -> _Block:
+        """What the tiles of a part of the matrix share."""
+        first = self._side(self.x1, rows)
+        same = self.x1 is self.x2 and rows == columns
+        return _Block(self.steps, first, first if same else self._side(self.x2, columns))
+
+    def _side(self, x: Tensor, rows: slice) -> _Side:
+        """The notes of some inputs, kept until others are asked for."""
+        key = (id(x), rows.start, rows.stop)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = (key, _Side(x[rows], self.steps))
+        return self._kept[1]
+
+
+class _Side:
+    """One set of inputs: its values and its notes, with inputs last."""
+
+    def __init__(self, x: Tensor, steps: Sequence[Step]) -> None:
+        # Vectors (n, d) stay, for a matrix product; images become (channels, H, W, n).
+        self.x = x if x.ndim == 2 else x.permute(1, 2, 3, 0).contiguous()
+        self.scale = 1 / x.shape[1]
+        self.notes: Notes = []
+        q = x.square().mean(1)
+        self.q = self._follow(steps, q if x.ndim == 2 else q.permute(1, 2, 0).contiguous())
+        if self.q.ndim == 3:
+            raise no_read_out()
+        self.zeros = any(bool((note == 0).any()) for note in self.notes)
+
+    def _follow(self, steps: Sequence[Step], q: Tensor) -> Tensor:
+        """Send variances through the network and note what pairs will need."""
+        desk = Desk()
+        for step in steps:
+            if isinstance(step, Affine):
+                q = step.w * q + step.b
+            elif isinstance(step, Convolve):
+                if q.ndim != 3:
+                    raise images_needed("Conv2d")
+                q = _convolve(q.clone(), step, desk)
+            elif isinstance(step, Fold):
+                self.notes.append(q.sqrt())
+                q = step.w * (step.odd + step.even) * q + step.b
+            elif isinstance(step, Normalise):
+                divisor = q + (step.eps if step.eps > 0 else 1e-300)
+                self.notes.append(divisor.rsqrt())
+                q = q / divisor
+            elif isinstance(step, Mean):
+                q = q.mean(dim=(0, 1)) if q.ndim == 3 else q
+            else:
+                main, shortcut = self._follow(step.main, q), self._follow(step.shortcut, q)
+                if main.shape != shortcut.shape:
+                    raise branches_differ(main.shape[:-1], shortcut.shape[:-1])
+                q = main + shortcut
+        return q
+
+
+class _Block:
+    """A part of the matrix, of which tiles can be computed."""
+
+    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side) -> None:
+        self.steps, self.first, self.second = steps, first, second
+        self.careful = first.zeros or second.zeros
+        self.latest: Tensor | None = None
+
+    def tile(self, rows: slice, columns: slice) -> Tensor:
+        """The covariances of some rows with some columns of the block."""
+        a, b = self.first.x, self.second.x
+        steps, desk = self.steps, Desk.of_this_thread()
+        if a.ndim == 2:
+            left, right = a[rows], b[columns]
+            k = desk.take(a, (left.shape[0], right.shape[0]))
+            # The first dense layer comes with the product.
+            w, offset = 1.0, 0.0
+            if steps and isinstance(steps[0], Affine):
+                w, offset, steps = steps[0].w, steps[0].b, steps[1:]
+            start = desk.constant(a, offset).expand(k.shape)
+            torch.addmm(start, left, right.T, alpha=w * self.first.scale, out=k)
+        else:
+            left, right = a[..., rows, None], b[..., None, columns]
+            k = desk.take(a, (*a.shape[1:3], left.shape[-2], right.shape[-1]))
+            torch.mul(left[0], right[0], out=k)
+            for channel in range(1, a.shape[0]):
+                k.addcmul_(left[channel], right[channel])
+            k.mul_(self.first.scale)
+        k = self._follow(steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns), desk)
+        if a.ndim == 4:
+            return k
+        # Tiles come one after another: the memory of this one is the next one's.
+        if self.latest is not None:
+            desk.put(self.latest)
+        self.latest = k
+        return k
+
+    def _follow(self, steps: Sequence[Step], k: Tensor, notes: _Cursor, desk: Desk) -> Tensor:
+        """Send covariances through the network; ``k`` is used up."""
+        for step in steps:
+            if isinstance(step, Affine):
+                _scale(k, step.w, step.b, desk)
+            elif isinstance(step, Convolve):
+                k = _convolve(k, step, desk)
+            elif isinstance(step, Fold):
+                k = self._fold(k, step, notes, desk)
+            elif isinstance(step, Normalise):
+                f1, f2 = notes.take()
+                k.mul_(f1).mul_(f2)
+            elif isinstance(step, Mean):
+                if k.ndim == 4:
+                    mean = k.mean(dim=(0, 1))
+                    desk.put(k)
+                    k = mean
+            else:
+                main = self._follow(step.main, desk.copy(k), notes, desk)
+                shortcut = self._follow(step.shortcut, k, notes, desk)
+                k = main.add_(shortcut)
+                desk.put(shortcut)
+        return k
+
+    def _fold(self, k: Tensor, step: Fold, notes: _Cursor, desk: Desk) -> Tensor:
+        """w·(odd·k + even·s·A) + b, with A·π/2 = √(1 − c²) + c·arcsin c."""
+        r1, r2 = notes.take()
+        s = desk.take(k, k.shape)
+        torch.mul(r1, r2, out=s)
+        c = k.div_(s)
+        if self.careful:
+            # A variance of zero: the correlation counts as zero, and s makes the result zero anyway.
+            c.nan_to_num_(nan=0.0)
+        c.clamp_(-1, 1)
+        arc, A = desk.take(k, k.shape), desk.take(k, k.shape)
+        torch.asin(c, out=arc)
+        torch.addcmul(desk.constant(c, 1.0), c, c, value=-1, out=A)
+        A.sqrt_().addcmul_(c, arc)
+        if step.odd != 1:
+            c.mul_(step.odd)
+        c.add_(A, alpha=2 * step.even / math.pi)
+        if step.b != 0:
+            torch.addcmul(desk.constant(c, step.b), c, s, value=step.w, out=c)
+        else:
+            c.mul_(s if step.w == 1 else s.mul_(step.w))
+        for array in (s, arc, A):
+            desk.put(array)
+        return c
+
+
+class Desk:
+    """Arrays that are used again and again: fresh memory for each would cost more than the arithmetic.
+
+    Example:
+        >>> desk, like = Desk(), torch.zeros(1)
+        >>> array = desk.take(like, (2, 3))
+        >>> desk.put(array)
+        >>> desk.take(like, (2, 3)) is array
+        True
+    """
+
+    def __init__(self) -> None:
+        self.free: dict[tuple[Any, ...], list[Tensor]] = {}
+        self.constants: dict[tuple[Any, ...], Tensor] = {}
+        self.bytes = 0
+
+    def take(self, like: Tensor, shape: Sequence[int]) -> Tensor:
+        """An array of a shape, with anything in it."""
+        waiting = self.free.get((*shape, like.dtype, like.device))
+        if not waiting:
+            return like.new_empty(tuple(shape))
+        array = waiting.pop()
+        self.bytes -= array.nbytes
+        return array
+
+    def put(self, array: Tensor) -> None:
+        """Give an array back; it is kept if there is room."""
+        if self.bytes + array.nbytes <= DESK_BYTES:
+            self.bytes += array.nbytes
+            self.free.setdefault((*array.shape, array.dtype, array.device), []).append(array)
+
+    def constant(self, like: Tensor, value: float) -> Tensor:
+        """A number as a tensor."""
+        key = (value, like.dtype, like.device)
+        if key not in self.constants:
+            if len(self.constants) > 1000:
+                self.constants.clear()
+            self.constants[key] = like.new_tensor(value)
+        return self.constants[key]
+
+    def copy(self, array: Tensor) -> Tensor:
+        """A copy."""
+        return self.take(array, array.shape).copy_(array)
+
+    @classmethod
+    def of_this_thread(cls) -> Desk:
+        """The desk that this thread has used before: small kernels come many at a time."""
+        desk = getattr(_PLACE, "desk", None)
+        if desk is None:
+            desk = _PLACE.desk = cls()
+        return desk
+
+
+class _Cursor:
+    """Reads the notes of both sides in step, cut to a tile."""
+
+    def __init__(self, first: Notes, second: Notes, rows: slice, columns: slice) -> None:
+        self.pairs = zip(first, second, strict=True)
+        self.rows, self.columns = rows, columns
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        a, b = next(self.pairs)
+        return a[..., self.rows, None], b[..., None, self.columns]
+
+
+def _scale(k: Tensor, w: float, b: float, desk: Desk) -> None:
+    """w·k + b in one pass, in place."""
+    if b == 0:
+        k.mul_(w)
+    else:
+        torch.add(desk.constant(k, b), k, alpha=w, out=k)
+
+
+def _convolve(k: Tensor, step: Convolve, desk: Desk) -> Tensor:
+    """W · mean over the window + b, for pixels in the first two axes; ``k`` is used up."""
+    window = step.window
+    pads = window.pads(k.shape[0], k.shape[1])
+    if window.mode == "circular":
+        for axis, (low, high) in enumerate(pads):
+            if low or high:
+                index = torch.arange(-low, k.shape[axis] + high, device=k.device) % k.shape[axis]
+                k = k.index_select(axis, index)
+        pads = ((0, 0), (0, 0))
+    for axis in (0, 1):
+        total = _slide(k, axis, window, pads[axis], desk)
+        if total is not k:
+            desk.put(k)
+        k = total
+    _scale(k, step.w / (window.size[0] * window.size[1]), step.b, desk)
+    return k
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """One offset of a window along an axis: outputs ``first`` to ``last`` read inputs from ``start`` on."""
+
+    first: int
+    last: int
+    start: int
+
+
+@lru_cache(maxsize=256)
+def _taps(length: int, size: int, stride: int, pads: tuple[int, int]) -> tuple[int, tuple[_Tap, ...]]:
+    """How many outputs there are, and the taps that lie inside the image for any of them, widest first."""
+    low, high = pads
+    count = (length + low + high - size) // stride + 1
+    taps: list[_Tap] = []
+    for tap in range(size):
+        # Output i of this tap is input i·stride + tap − low.
+        first = max(0, -((tap - low) // stride))
+        last = min(count, (length - 1 + low - tap) // stride + 1)
+        if last > first:
+            taps.append(_Tap(first, last, first * stride + tap - low))
+    return count, tuple(sorted(taps, key=lambda tap: tap.first - tap.last))
+
+
+def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], desk: Desk) -> Tensor:
+    """Sums over a window along one axis, with zeros outside."""
+    size, stride = window.size[axis], window.stride[axis]
+    if size == 1 and stride == 1 and pads == (0, 0):
+        return k
+    count, taps = _taps(k.shape[axis], size, stride, pads)
+    shape = list(k.shape)
+    shape[axis] = count
+    total = desk.take(k, shape)
+
+    def read(start: int, outputs: int) -> Tensor:
+        if stride == 1:
+            return k.narrow(axis, start, outputs)
+        cut = slice(start, start + (outputs - 1) * stride + 1, stride)
+        return k[cut] if axis == 0 else k[:, cut]
+
+    widest, rest = taps[0], taps[1:]
+    if widest.last - widest.first < count:
+        total.zero_()
+        rest = taps
+    elif not rest:
+        total.copy_(read(widest.start, count))
+    else:
+        # The widest two taps make the sum in one pass; where the second does not reach, the first is copied.
+        second, rest = rest[0], rest[1:]
+        reach = second.last - second.first
+        inside = read(widest.start + second.first * stride, reach)
+        torch.add(inside, read(second.start, reach), out=total.narrow(axis, second.first, reach))
+        if second.first > 0:
+            total.narrow(axis, 0, second.first).copy_(read(widest.start, second.first))
+        if second.last < count:
+            outside = count - second.last
+            edge = read(widest.start + second.last * stride, outside)
+            total.narrow(axis, second.last, outside).copy_(edge)
+    for tap in rest:
+        reach = tap.last - tap.first
+        total.narrow(axis, tap.first, reach).add_(read(tap.start, reach))
+    return total
