@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,8 +39,7 @@ class Block(Protocol):
 class Engine(Protocol):
     """Something that computes Gram matrices in parts."""
 
-    @property
-    def spreads(self) -> bool:
+    def spreads(self, work: Work) -> bool:
         """Whether the cores share the work within a tile, and not tile by tile."""
         ...
 
@@ -127,8 +127,9 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
         upper = symmetric and rows == columns
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         parts = list(_parts(*shape, engine.sides(work), symmetric=upper))
-        with _threads(jobs if engine.spreads else 1):
-            for (r, c), tile in zip(parts, _run(block, parts, 1 if engine.spreads else jobs), strict=True):
+        spreads = engine.spreads(work)
+        with _threads(jobs if spreads else 1):
+            for (r, c), tile in zip(parts, _run(block, parts, 1 if spreads else jobs), strict=True):
                 at_rows, at_columns = _moved(r, rows.start), _moved(c, columns.start)
                 done += _write(into, tile, at_rows, at_columns, diagonal)
                 if work.progress is not None:
@@ -146,7 +147,9 @@ def _write(into: Any, tile: Tensor, rows: slice, columns: slice, diagonal: Tenso
         return 2 * tile.numel()
     if rows == columns:
         upper = tile.triu(1)
-        _put(into, rows, columns, upper + upper.T + torch.diag(diagonal[rows]))
+        whole = upper + upper.T
+        whole.diagonal().copy_(diagonal[rows])
+        _put(into, rows, columns, whole)
         return tile.numel()
     # The tile touches the diagonal: of what lies on both sides, only the upper half counts.
     entries = 0
@@ -226,3 +229,35 @@ def _threads(count: int) -> Generator[None]:
     finally:
         if before != count:
             torch.set_num_threads(before)
+
+
+def cores_meet_quickly(count: int) -> bool:
+    """Whether an operation is worth sharing among cores just now.
+
+    Cores that share an operation wait for each other at its end. Where other programs keep them busy that can
+    take a thousand times as long as the operation, and each core had better work on its own.
+
+    Example:
+        >>> cores_meet_quickly(1)
+        True
+    """
+    if count < 2:
+        return True
+    array = torch.ones(2**17)
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        array.mul_(1.0)
+        return time.perf_counter() - start
+
+    with _threads(1):
+        alone = sorted(seconds() for _ in range(9))[4]
+    late = 0
+    with _threads(count):
+        seconds()
+        for _ in range(8):
+            late += seconds() > 4 * alone
+            # One late meeting may happen; two are a habit.
+            if late > 1:
+                return False
+    return True
