@@ -121,14 +121,15 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
     step = engine.rows_at_a_time(work)
     jobs = work.jobs(device)
     for rows, columns in _parts(n1, n2, (step, step), symmetric=symmetric):
-        with torch.no_grad():
+        # Single inputs are too little work to share.
+        with torch.no_grad(), threads(1):
             block = engine.block(rows, columns)
         # Within a block on the diagonal, tiles below it are left out; other blocks are whole.
         upper = symmetric and rows == columns
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         parts = list(_parts(*shape, engine.sides(work), symmetric=upper))
         spreads = engine.spreads(work)
-        with _threads(jobs if spreads else 1):
+        with threads(jobs if spreads else 1):
             for (r, c), tile in zip(parts, _run(block, parts, 1 if spreads else jobs), strict=True):
                 at_rows, at_columns = _moved(r, rows.start), _moved(c, columns.start)
                 done += _write(into, tile, at_rows, at_columns, diagonal)
@@ -219,8 +220,14 @@ def _task(block: Block, parts: list[tuple[slice, slice]]) -> list[Tensor]:
 
 
 @contextmanager
-def _threads(count: int) -> Generator[None]:
-    """Let torch use so many threads for one operation."""
+def threads(count: int) -> Generator[None]:
+    """Let torch use so many threads for one operation.
+
+    Example:
+        >>> with threads(1):
+        ...     torch.get_num_threads()
+        1
+    """
     before = torch.get_num_threads()
     if before != count:
         torch.set_num_threads(count)
@@ -250,10 +257,10 @@ def cores_meet_quickly(count: int) -> bool:
         array.mul_(1.0)
         return time.perf_counter() - start
 
-    with _threads(1):
+    with threads(1):
         alone = sorted(seconds() for _ in range(9))[4]
     late = 0
-    with _threads(count):
+    with threads(count):
         seconds()
         for _ in range(8):
             late += seconds() > 4 * alone
