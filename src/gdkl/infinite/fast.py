@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -107,7 +108,9 @@ class ShortWay:
         """The notes of some inputs, kept until others are asked for."""
         key = (id(x), rows.start, rows.stop)
         if self._kept is None or self._kept[0] != key:
-            self._kept = (key, _Side(x[rows], self.steps))
+            # Single vectors are too little work to share among cores.
+            with gram.threads(1) if x.ndim == 2 else nullcontext():
+                self._kept = (key, _Side(x[rows], self.steps))
         return self._kept[1]
 
 

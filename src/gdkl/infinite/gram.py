@@ -121,8 +121,7 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
     step = engine.rows_at_a_time(work)
     jobs = work.jobs(device)
     for rows, columns in _parts(n1, n2, (step, step), symmetric=symmetric):
-        # Single inputs are too little work to share.
-        with torch.no_grad(), threads(1):
+        with torch.no_grad():
             block = engine.block(rows, columns)
         # Within a block on the diagonal, tiles below it are left out; other blocks are whole.
         upper = symmetric and rows == columns

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
-from gdkl.infinite.gram import Progress, Work, fill, threads
+from gdkl.infinite.gram import Progress, Work, fill
 from gdkl.infinite.images import image_state
 from gdkl.infinite.recursion import Kind, Recursion, cast, read_out
 from gdkl.infinite.spatial import no_read_out
@@ -197,7 +197,7 @@ class InfiniteNetwork(ABC):
         engine = self._short_way(x1, other, kind) or Recursion(self, x1, other, kind)
         diagonal = None
         if inputs.x2 is None:
-            with torch.no_grad(), threads(1):
+            with torch.no_grad():
                 diagonal = engine.diagonal(work)
         fill(engine, into, diagonal, work=work, device=x1.device)
 
