@@ -102,7 +102,8 @@ class ShortWay:
         """What the tiles of a part of the matrix share."""
         first = self._side(self.x1, rows)
         same = self.x1 is self.x2 and rows == columns
-        return _Block(self.steps, first, first if same else self._side(self.x2, columns))
+        second = first if same else self._side(self.x2, columns)
+        return _Block(self.steps, first, second, in_turn=bool(self._spreads))
 
     def _side(self, x: Tensor, rows: slice) -> _Side:
         """The notes of some inputs, kept until others are asked for."""
@@ -158,9 +159,11 @@ class _Side:
 class _Block:
     """A part of the matrix, of which tiles can be computed."""
 
-    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side) -> None:
+    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side, *, in_turn: bool) -> None:
         self.steps, self.first, self.second = steps, first, second
         self.careful = first.zeros or second.zeros
+        self.in_turn = in_turn
+        self.latest: Tensor | None = None
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """The covariances of some rows with some columns of the block."""
@@ -185,9 +188,13 @@ class _Block:
         k = self._follow(steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns), desk)
         if a.ndim == 4:
             return k
-        result = k.clone()
-        desk.put(k)
-        return result
+        if not self.in_turn:
+            return k
+        # Tiles come one after another: the memory of this one is the next one's.
+        if self.latest is not None:
+            desk.put(self.latest)
+        self.latest = k
+        return k
 
     def _follow(self, steps: Sequence[Step], k: Tensor, notes: _Cursor, desk: Desk) -> Tensor:
         """Send covariances through the network; ``k`` is used up."""
