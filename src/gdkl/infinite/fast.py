@@ -9,25 +9,22 @@ runs. Everything that belongs to one input alone is computed once for many tiles
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite import gram
+from gdkl.infinite.desk import Desk
 from gdkl.infinite.fast_steps import Affine, Convolve, Fold, Mean, Normalise, Step, flat
 from gdkl.infinite.gram import Work
 from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
 from gdkl.numerics import chunk_slices
 
-#: Bytes that a desk keeps for the next kernel.
-DESK_BYTES = 64 * 2**20
-_PLACE = threading.local()
 #: (sin θ − θ·cos θ) / (1 − cos θ)^1.5 as a polynomial in 1 − cos θ, right to 2e-8 up to a right angle.
 BEND = (
     0.942809053959,
@@ -271,59 +268,6 @@ class _Block:
         c.clamp_min_(0).add_(bend, alpha=1 / math.pi)
         desk.put(m)
         desk.put(bend)
-
-
-class Desk:
-    """Arrays that are used again and again: fresh memory for each would cost more than the arithmetic.
-
-    Example:
-        >>> desk, like = Desk(), torch.zeros(1)
-        >>> array = desk.take(like, (2, 3))
-        >>> desk.put(array)
-        >>> desk.take(like, (2, 3)) is array
-        True
-    """
-
-    def __init__(self) -> None:
-        self.free: dict[tuple[Any, ...], list[Tensor]] = {}
-        self.constants: dict[tuple[Any, ...], Tensor] = {}
-        self.bytes = 0
-
-    def take(self, like: Tensor, shape: Sequence[int]) -> Tensor:
-        """An array of a shape, with anything in it."""
-        waiting = self.free.get((*shape, like.dtype, like.device))
-        if not waiting:
-            return like.new_empty(tuple(shape))
-        array = waiting.pop()
-        self.bytes -= array.nbytes
-        return array
-
-    def put(self, array: Tensor) -> None:
-        """Give an array back; it is kept if there is room."""
-        if self.bytes + array.nbytes <= DESK_BYTES:
-            self.bytes += array.nbytes
-            self.free.setdefault((*array.shape, array.dtype, array.device), []).append(array)
-
-    def constant(self, like: Tensor, value: float) -> Tensor:
-        """A number as a tensor."""
-        key = (value, like.dtype, like.device)
-        if key not in self.constants:
-            if len(self.constants) > 1000:
-                self.constants.clear()
-            self.constants[key] = like.new_tensor(value)
-        return self.constants[key]
-
-    def copy(self, array: Tensor) -> Tensor:
-        """A copy."""
-        return self.take(array, array.shape).copy_(array)
-
-    @classmethod
-    def of_this_thread(cls) -> Desk:
-        """The desk that this thread has used before: small kernels come many at a time."""
-        desk = getattr(_PLACE, "desk", None)
-        if desk is None:
-            desk = _PLACE.desk = cls()
-        return desk
 
 
 class _Cursor:
