@@ -9,24 +9,32 @@ runs. Everything that belongs to one input alone is computed once for many tiles
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite import gram
+from gdkl.infinite.desk import Desk
 from gdkl.infinite.fast_steps import Affine, Convolve, Fold, Mean, Normalise, Step, flat
 from gdkl.infinite.gram import Work
 from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
 from gdkl.numerics import chunk_slices
 
-#: Bytes that a desk keeps for the next kernel.
-DESK_BYTES = 64 * 2**20
-_PLACE = threading.local()
+#: (sin θ − θ·cos θ) / (1 − cos θ)^1.5 as a polynomial in 1 − cos θ, right to 2e-8 up to a right angle.
+BEND = (
+    0.942809053959,
+    0.0471392795804,
+    0.00759409600514,
+    0.0016522815717,
+    0.00075402766673,
+    -0.000186796823538,
+    0.000238042115713,
+)
 #: Columns of a tile of images.
 COLUMNS = 16
 #: Arrays of one input that the rest of a tile needs, in the order in which the network meets them.
@@ -42,13 +50,18 @@ class ShortWay:
         x2: Second set.
     """
 
-    #: The cores share the work within a tile: tiles for each alone would be too small for their overhead.
-    spreads = True
-
     def __init__(self, steps: Sequence[Step], x1: Tensor, x2: Tensor) -> None:
         self.steps = tuple(steps)
         self.x1, self.x2 = x1, x2
+        self._spreads: bool | None = None
         self._kept: tuple[tuple[int, int, int], _Side] | None = None
+
+    def spreads(self, work: Work) -> bool:
+        """Whether the cores share the work within a tile: the better way, unless they are kept busy."""
+        if self._spreads is None:
+            jobs = work.jobs(self.x1.device)
+            self._spreads = jobs < 2 or gram.cores_meet_quickly(jobs)
+        return self._spreads
 
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile: small enough for the caches, large enough for many operations."""
@@ -56,7 +69,8 @@ class ShortWay:
         # Images have many small operations a tile: larger tiles make up for them where there are enough
         # pairs.
         few = self.x1.ndim == 2 or n2 < 4 * COLUMNS
-        cache = gram.CACHE_NUMBERS * work.jobs(device) if device.type == "cpu" else gram.DEVICE_NUMBERS
+        cores = work.jobs(device) if self.spreads(work) else 1
+        cache = gram.CACHE_NUMBERS * cores if device.type == "cpu" else gram.DEVICE_NUMBERS
         allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize)
         numbers = max(1, min((2 if few else 4) * cache, allowed))
         if self.x1.ndim == 2:
@@ -85,13 +99,16 @@ class ShortWay:
         """What the tiles of a part of the matrix share."""
         first = self._side(self.x1, rows)
         same = self.x1 is self.x2 and rows == columns
-        return _Block(self.steps, first, first if same else self._side(self.x2, columns))
+        second = first if same else self._side(self.x2, columns)
+        return _Block(self.steps, first, second, in_turn=bool(self._spreads))
 
     def _side(self, x: Tensor, rows: slice) -> _Side:
         """The notes of some inputs, kept until others are asked for."""
         key = (id(x), rows.start, rows.stop)
         if self._kept is None or self._kept[0] != key:
-            self._kept = (key, _Side(x[rows], self.steps))
+            # Single vectors are too little work to share among cores.
+            with gram.threads(1) if x.ndim == 2 else nullcontext():
+                self._kept = (key, _Side(x[rows], self.steps))
         return self._kept[1]
 
 
@@ -139,9 +156,10 @@ class _Side:
 class _Block:
     """A part of the matrix, of which tiles can be computed."""
 
-    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side) -> None:
+    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side, *, in_turn: bool) -> None:
         self.steps, self.first, self.second = steps, first, second
         self.careful = first.zeros or second.zeros
+        self.in_turn = in_turn
         self.latest: Tensor | None = None
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
@@ -166,6 +184,8 @@ class _Block:
             k.mul_(self.first.scale)
         k = self._follow(steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns), desk)
         if a.ndim == 4:
+            return k
+        if not self.in_turn:
             return k
         # Tiles come one after another: the memory of this one is the next one's.
         if self.latest is not None:
@@ -206,74 +226,48 @@ class _Block:
         if self.careful:
             # A variance of zero: the correlation counts as zero, and s makes the result zero anyway.
             c.nan_to_num_(nan=0.0)
+        # In float32 a polynomial is as exact as an arcsine, and takes less time; c + |c| is 2·max(c, 0).
+        short = c.dtype == torch.float32 and step.odd == step.even
+        if short:
+            self._add_bend(c, desk)
+        else:
+            self._add_arc(c, step, desk)
+        w = 2 * step.odd * step.w if short else step.w
+        if step.b != 0:
+            torch.addcmul(desk.constant(c, step.b), c, s, value=w, out=c)
+        else:
+            c.mul_(s if w == 1 else s.mul_(w))
+        desk.put(s)
+        return c
+
+    @staticmethod
+    def _add_arc(c: Tensor, step: Fold, desk: Desk) -> None:
+        """Turn c into odd·c + even·A by A·π/2 = √(1 − c²) + c·arcsin c."""
         c.clamp_(-1, 1)
-        arc, A = desk.take(k, k.shape), desk.take(k, k.shape)
+        arc, A = desk.take(c, c.shape), desk.take(c, c.shape)
         torch.asin(c, out=arc)
         torch.addcmul(desk.constant(c, 1.0), c, c, value=-1, out=A)
         A.sqrt_().addcmul_(c, arc)
         if step.odd != 1:
             c.mul_(step.odd)
         c.add_(A, alpha=2 * step.even / math.pi)
-        if step.b != 0:
-            torch.addcmul(desk.constant(c, step.b), c, s, value=step.w, out=c)
-        else:
-            c.mul_(s if step.w == 1 else s.mul_(step.w))
-        for array in (s, arc, A):
-            desk.put(array)
-        return c
+        desk.put(arc)
+        desk.put(A)
 
-
-class Desk:
-    """Arrays that are used again and again: fresh memory for each would cost more than the arithmetic.
-
-    Example:
-        >>> desk, like = Desk(), torch.zeros(1)
-        >>> array = desk.take(like, (2, 3))
-        >>> desk.put(array)
-        >>> desk.take(like, (2, 3)) is array
-        True
-    """
-
-    def __init__(self) -> None:
-        self.free: dict[tuple[Any, ...], list[Tensor]] = {}
-        self.constants: dict[tuple[Any, ...], Tensor] = {}
-        self.bytes = 0
-
-    def take(self, like: Tensor, shape: Sequence[int]) -> Tensor:
-        """An array of a shape, with anything in it."""
-        waiting = self.free.get((*shape, like.dtype, like.device))
-        if not waiting:
-            return like.new_empty(tuple(shape))
-        array = waiting.pop()
-        self.bytes -= array.nbytes
-        return array
-
-    def put(self, array: Tensor) -> None:
-        """Give an array back; it is kept if there is room."""
-        if self.bytes + array.nbytes <= DESK_BYTES:
-            self.bytes += array.nbytes
-            self.free.setdefault((*array.shape, array.dtype, array.device), []).append(array)
-
-    def constant(self, like: Tensor, value: float) -> Tensor:
-        """A number as a tensor."""
-        key = (value, like.dtype, like.device)
-        if key not in self.constants:
-            if len(self.constants) > 1000:
-                self.constants.clear()
-            self.constants[key] = like.new_tensor(value)
-        return self.constants[key]
-
-    def copy(self, array: Tensor) -> Tensor:
-        """A copy."""
-        return self.take(array, array.shape).copy_(array)
-
-    @classmethod
-    def of_this_thread(cls) -> Desk:
-        """The desk that this thread has used before: small kernels come many at a time."""
-        desk = getattr(_PLACE, "desk", None)
-        if desk is None:
-            desk = _PLACE.desk = cls()
-        return desk
+    @staticmethod
+    def _add_bend(c: Tensor, desk: Desk) -> None:
+        """Turn c into (c + A)/2 = max(c, 0) + m^1.5·G(m)/π, m = 1 − |c|, by a polynomial for G."""
+        m, bend = desk.take(c, c.shape), desk.take(c, c.shape)
+        torch.abs(c, out=m)
+        torch.add(desk.constant(c, 1.0), m, alpha=-1, out=m).clamp_min_(0)
+        *rest, second, first = BEND
+        torch.add(desk.constant(c, second), m, alpha=first, out=bend)
+        for coefficient in reversed(rest):
+            torch.addcmul(desk.constant(c, coefficient), bend, m, out=bend)
+        bend.mul_(m).mul_(m.sqrt_())
+        c.clamp_min_(0).add_(bend, alpha=1 / math.pi)
+        desk.put(m)
+        desk.put(bend)
 
 
 class _Cursor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +24,9 @@ Progress = Callable[[int, int], None]
 CACHE_NUMBERS = 2**16
 #: The same where there is no cache to fit, but a device to fill.
 DEVICE_NUMBERS = 2**24
+#: How long the answer of `cores_meet_quickly` holds.
+MEMORY_SECONDS = 1.0
+_MEETINGS: dict[int, tuple[float, bool]] = {}
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
 
@@ -38,8 +42,7 @@ class Block(Protocol):
 class Engine(Protocol):
     """Something that computes Gram matrices in parts."""
 
-    @property
-    def spreads(self) -> bool:
+    def spreads(self, work: Work) -> bool:
         """Whether the cores share the work within a tile, and not tile by tile."""
         ...
 
@@ -119,7 +122,7 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
     n1, n2 = into.shape
     symmetric, total, done = diagonal is not None, n1 * n2, 0
     step = engine.rows_at_a_time(work)
-    jobs = work.jobs(device)
+    jobs, spreads = work.jobs(device), engine.spreads(work)
     for rows, columns in _parts(n1, n2, (step, step), symmetric=symmetric):
         with torch.no_grad():
             block = engine.block(rows, columns)
@@ -127,8 +130,8 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
         upper = symmetric and rows == columns
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         parts = list(_parts(*shape, engine.sides(work), symmetric=upper))
-        with _threads(jobs if engine.spreads else 1):
-            for (r, c), tile in zip(parts, _run(block, parts, 1 if engine.spreads else jobs), strict=True):
+        with threads(jobs if spreads else 1):
+            for (r, c), tile in zip(parts, _run(block, parts, 1 if spreads else jobs), strict=True):
                 at_rows, at_columns = _moved(r, rows.start), _moved(c, columns.start)
                 done += _write(into, tile, at_rows, at_columns, diagonal)
                 if work.progress is not None:
@@ -136,17 +139,23 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
 
 
 def _write(into: Any, tile: Tensor, rows: slice, columns: slice, diagonal: Tensor | None) -> int:
-    """Put a tile in its place, and its mirror image; returns the number of entries."""
+    """Put a tile in its place, and its mirror image; returns the number of entries. The tile is used up."""
     if diagonal is None:
         _put(into, rows, columns, tile)
         return tile.numel()
     if columns.start >= rows.stop:
         _put(into, rows, columns, tile)
-        _put(into, columns, rows, tile.T.contiguous())
+        _put(into, columns, rows, tile.T)
         return 2 * tile.numel()
     if rows == columns:
-        upper = tile.triu(1)
-        _put(into, rows, columns, upper + upper.T + torch.diag(diagonal[rows]))
+        # In place, as fresh memory would take longer than the copying.
+        tile.triu_(1)
+        if isinstance(into, Tensor):
+            view = into[rows, columns]
+            view.copy_(tile.T).add_(tile)
+            view.diagonal().copy_(diagonal[rows])
+        else:
+            _put(into, rows, columns, tile + tile.T + torch.diag(diagonal[rows]))
         return tile.numel()
     # The tile touches the diagonal: of what lies on both sides, only the upper half counts.
     entries = 0
@@ -216,8 +225,14 @@ def _task(block: Block, parts: list[tuple[slice, slice]]) -> list[Tensor]:
 
 
 @contextmanager
-def _threads(count: int) -> Generator[None]:
-    """Let torch use so many threads for one operation."""
+def threads(count: int) -> Generator[None]:
+    """Let torch use so many threads for one operation.
+
+    Example:
+        >>> with threads(1):
+        ...     torch.get_num_threads()
+        1
+    """
     before = torch.get_num_threads()
     if before != count:
         torch.set_num_threads(count)
@@ -226,3 +241,44 @@ def _threads(count: int) -> Generator[None]:
     finally:
         if before != count:
             torch.set_num_threads(before)
+
+
+def cores_meet_quickly(count: int) -> bool:
+    """Whether an operation is worth sharing among cores just now.
+
+    Cores that share an operation wait for each other at its end. Where other programs keep them busy that can
+    take a thousand times as long as the operation, and each core had better work on its own.
+
+    Example:
+        >>> cores_meet_quickly(1)
+        True
+    """
+    if count < 2:
+        return True
+    asked, answer = _MEETINGS.get(count, (-math.inf, True))
+    if time.monotonic() - asked > MEMORY_SECONDS:
+        answer = _meet_quickly(count)
+        _MEETINGS[count] = (time.monotonic(), answer)
+    return answer
+
+
+def _meet_quickly(count: int) -> bool:
+    """Try it."""
+    array = torch.ones(2**17)
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        array.mul_(1.0)
+        return time.perf_counter() - start
+
+    with threads(1):
+        alone = sorted(seconds() for _ in range(9))[4]
+    late = 0
+    with threads(count):
+        seconds()
+        for _ in range(8):
+            late += seconds() > 4 * alone
+            # One late meeting may happen; two are a habit.
+            if late > 1:
+                return False
+    return True

@@ -54,14 +54,17 @@ class Recursion:
         x1: First set of inputs.
         x2: Second set of inputs.
         kind: Which kernel.
-        spreads: Whether the cores share the work within a tile; here each takes tiles of its own.
     """
 
     net: InfiniteNetwork
     x1: Tensor
     x2: Tensor
     kind: Kind
-    spreads: bool = False
+
+    def spreads(self, work: Work) -> bool:
+        """No: each core takes tiles of its own."""
+        del work
+        return False
 
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile."""
