@@ -26,9 +26,7 @@ def blanks(X: np.ndarray, y: np.ndarray) -> bytes:
 
 def commas(X: np.ndarray, y: np.ndarray) -> bytes:
     """A spreadsheet's export: a header, empty columns and rows at the end, as in the Energy text."""
-    names = [f"X{i + 1}" for i in range(X.shape[1])] + [
-        f"Y{i + 1}" for i in range(np.atleast_2d(y.T).shape[0])
-    ]
+    names = [f"X{i + 1}" for i in range(X.shape[1])] + [f"Y{i + 1}" for i in range(np.atleast_2d(y.T).shape[0])]
     rows = [",".join(repr(float(value)) for value in row) + ",," for row in np.column_stack([X, y])]
     empty = "," * (len(names) + 1)
     return "\r\n".join([",".join([*names, "", ""]), *rows, empty, empty, ""]).encode("utf-8-sig")
@@ -65,9 +63,7 @@ def test_text_in_columns(site: Site, cache: Path, numbers: Numbers, register: Re
     assert site.asked == ["/data.txt"]
 
 
-def test_a_spreadsheet_with_two_targets(
-    site: Site, cache: Path, numbers: Numbers, register: Registrar
-) -> None:
+def test_a_spreadsheet_with_two_targets(site: Site, cache: Path, numbers: Numbers, register: Registrar) -> None:
     X, y = numbers
     both = np.stack([y, y + 0.25], axis=1)
     url = site.put("/data.csv", commas(X, both))

@@ -94,9 +94,7 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["value", "shape", "order", "target"])
-def test_other_numbers_are_refused(
-    tmp_path: Path, numbers: Numbers, register: Registrar, change: str
-) -> None:
+def test_other_numbers_are_refused(tmp_path: Path, numbers: Numbers, register: Registrar, change: str) -> None:
     X, y = numbers
     register({"made": fields(X, y)})
     if change == "value":
@@ -121,9 +119,7 @@ def test_other_numbers_are_refused(
     [b"", b"not a zip file", b"PK\x03\x04 cut short", b"\x93NUMPY\x01\x00"],
     ids=["empty", "text", "cut", "npy"],
 )
-def test_a_damaged_file_is_one_line(
-    tmp_path: Path, numbers: Numbers, register: Registrar, content: bytes
-) -> None:
+def test_a_damaged_file_is_one_line(tmp_path: Path, numbers: Numbers, register: Registrar, content: bytes) -> None:
     register({"made": fields(*numbers)})
     (tmp_path / "made.npz").write_bytes(content)
     with pytest.raises(DataError, match=r"made\.npz cannot be read .* the arrays X, y") as error:
@@ -141,9 +137,7 @@ def test_an_array_file_in_disguise_is_refused(tmp_path: Path, numbers: Numbers, 
 
 
 @pytest.mark.parametrize("missing", ["X", "y"])
-def test_a_missing_array_is_named(
-    tmp_path: Path, numbers: Numbers, register: Registrar, missing: str
-) -> None:
+def test_a_missing_array_is_named(tmp_path: Path, numbers: Numbers, register: Registrar, missing: str) -> None:
     X, y = numbers
     register({"made": fields(X, y)})
     arrays = {"X": X, "y": y}

@@ -130,9 +130,7 @@ def test_the_error_says_what_where_and_how() -> None:
 
 
 def test_the_error_is_of_the_worst_member() -> None:
-    batch = torch.stack(
-        [torch.eye(3, dtype=torch.float64), spectrum(-2.0, 1.0, 4.0), spectrum(-1.0, 1.0, 4.0)]
-    )
+    batch = torch.stack([torch.eye(3, dtype=torch.float64), spectrum(-2.0, 1.0, 4.0), spectrum(-1.0, 1.0, 4.0)])
     with pytest.raises(NotPositiveDefiniteError) as caught:
         cholesky(batch, name="K")
     assert caught.value.smallest_eigenvalue == pytest.approx(-2.0)
@@ -201,9 +199,7 @@ def test_gradients_flow_through_the_jittered_factor() -> None:
     assert bool(torch.isfinite(leaf.grad).all())
     assert float(leaf.grad.abs().max()) > 0
     # The last pivot is the difference of nearly equal numbers: six digits of it are left.
-    torch.testing.assert_close(
-        leaf.grad, reference.grad, rtol=1e-6, atol=1e-6 * float(reference.grad.abs().max())
-    )
+    torch.testing.assert_close(leaf.grad, reference.grad, rtol=1e-6, atol=1e-6 * float(reference.grad.abs().max()))
 
 
 def test_gradients_of_good_neighbours_stay_clean() -> None:

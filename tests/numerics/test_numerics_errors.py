@@ -12,9 +12,7 @@ import gdkl
 from gdkl import numerics
 from gdkl.numerics import errors
 
-CLASSES = [
-    value for value in vars(errors).values() if inspect.isclass(value) and value.__module__ == errors.__name__
-]
+CLASSES = [value for value in vars(errors).values() if inspect.isclass(value) and value.__module__ == errors.__name__]
 ERRORS = [value for value in CLASSES if not issubclass(value, Warning)]
 WARNINGS = [value for value in CLASSES if issubclass(value, Warning)]
 
@@ -54,9 +52,7 @@ def test_errors_are_of_the_kind_that_callers_catch(error: type[Exception], kind:
     assert issubclass(error, kind)
 
 
-@pytest.mark.parametrize(
-    "error", [value for value in CLASSES if value is not numerics.NotPositiveDefiniteError]
-)
+@pytest.mark.parametrize("error", [value for value in CLASSES if value is not numerics.NotPositiveDefiniteError])
 def test_errors_pickle(error: type[Exception]) -> None:
     again = pickle.loads(pickle.dumps(error("the data have no rows")))
     assert type(again) is error

@@ -152,9 +152,7 @@ def parse_registry(raw: Mapping[str, Mapping[str, Any]]) -> dict[str, DatasetInf
         >>> parse_registry(raw)["tiny"].feature_names
         ('x1', 'x2', 'x3')
     """
-    return {
-        name: _entry(name, {**raw.get(table.get("file", ""), {}), **table}) for name, table in raw.items()
-    }
+    return {name: _entry(name, {**raw.get(table.get("file", ""), {}), **table}) for name, table in raw.items()}
 
 
 def _entry(name: str, table: Mapping[str, Any]) -> DatasetInfo:

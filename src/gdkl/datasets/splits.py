@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from gdkl.numerics import OptionError
 
 
-def published_split(
-    n: int, seed: int, train_fraction: float = 0.9
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def published_split(n: int, seed: int, train_fraction: float = 0.9) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The train / test split that the published experiments use.
 
     The rows are shuffled by NumPy's legacy generator, and the first ``int(train_fraction * n)`` of them are

@@ -151,9 +151,7 @@ class _Reader:
                 fork = max(self.gates[a] & self.gates[b], key=self.order.__getitem__)
                 main, shortcut = self._between(fork, a), self._between(fork, b)
                 if not (_has_weights(main) or _has_weights(shortcut)):
-                    raise OptionError(
-                        f"the addition {end.name!r} joins branches without weights, which correlate."
-                    )
+                    raise OptionError(f"the addition {end.name!r} joins branches without weights, which correlate.")
                 layers.append(Residual(Sequential(*main), Sequential(*shortcut)))
                 end = fork
                 continue
@@ -222,9 +220,7 @@ def _convolution(name: str, layer: nn.Conv2d, w: float, b: float) -> InfiniteNet
     if layer.groups != 1 or any(step != 1 for step in layer.dilation):
         raise OptionError(f"the layer {name!r} (Conv2d with groups or dilation) has no infinite twin.")
     if layer.padding_mode not in ("zeros", "circular"):
-        raise OptionError(
-            f"the layer {name!r} (Conv2d with padding_mode={layer.padding_mode!r}) has no infinite twin."
-        )
+        raise OptionError(f"the layer {name!r} (Conv2d with padding_mode={layer.padding_mode!r}) has no infinite twin.")
     size, stride, padding, mode = (
         value if isinstance(value, str) else tuple(value)
         for value in (layer.kernel_size, layer.stride, layer.padding, layer.padding_mode)

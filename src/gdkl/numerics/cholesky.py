@@ -58,9 +58,7 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
             # Only what still fails goes a step up: a neighbour in the batch must not change a result.
             jitter = torch.where(failed, relative * scale, jitter)
             tried.append(float(jitter.max()))
-            factor, failed = _try_factor(
-                matrix + torch.diag_embed(jitter[..., None].expand(matrix.shape[:-1]))
-            )
+            factor, failed = _try_factor(matrix + torch.diag_embed(jitter[..., None].expand(matrix.shape[:-1])))
             if not bool(failed.any()):
                 warnings.warn(
                     f"{name} ({size} x {size}) was not positive definite in {str(matrix.dtype)[6:]}; "
