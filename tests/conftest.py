@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -12,6 +14,14 @@ def pytest_configure(config):
     # A jitter that nobody expected fails the test. Set here and not in pyproject.toml: there, pytest would import the
     # library before coverage starts to count.
     config.addinivalue_line("filterwarnings", "error::gdkl.numerics.NumericsWarning")
+
+
+@pytest.fixture
+def ctrl_c():
+    """Python's own answer to Ctrl-C: a process started in the background inherits none."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 # Tests run side by side on few cores: threads that spin would cost more than they give.

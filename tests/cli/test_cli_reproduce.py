@@ -74,6 +74,7 @@ def test_an_unknown_experiment_is_one_line(tmp_path):
     assert "experiment 'moon' is not known" in done.stderr
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_leaves_no_result(tmp_path, monkeypatch):
     def press(self, report):
         os.kill(os.getpid(), signal.SIGINT)

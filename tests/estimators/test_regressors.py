@@ -261,6 +261,7 @@ def test_early_stopping_by_tol_and_patience():
     assert 50 < model.n_iter_ < 3000
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_gives_a_usable_model_and_says_so():
     class Press(Callback):
         def on_step(self, report):

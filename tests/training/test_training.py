@@ -110,6 +110,7 @@ class PressCtrlC(Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_training_after_the_step_with_a_usable_state():
     module = Quadratic()
     before = signal.getsignal(signal.SIGINT)
@@ -120,6 +121,7 @@ def test_ctrl_c_ends_training_after_the_step_with_a_usable_state():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_raises_at_once():
     class Twice(Callback):
         def on_step(self, report):

@@ -52,7 +52,7 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
     Example:
         >>> gram = torch.eye(4, dtype=torch.float64).expand(1, 4, 4)
         >>> fit = fit_by_evidence(gram, torch.ones(1, 1, 4, dtype=torch.float64), noise_floor=1e-4)
-        >>> bool((fit.scale + fit.noise).sub(1).abs() < 1e-9)
+        >>> bool((fit.scale + fit.noise).sub(1).abs() < 1e-6)
         True
     """
     if not bool(torch.isfinite(gram).all()):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 #: Bytes that a desk keeps for the next kernel.
@@ -17,7 +18,6 @@ class Desk:
     """Arrays that are used again and again: fresh memory for each would cost more than the arithmetic.
 
     Example:
-        >>> import torch
         >>> desk, like = Desk(), torch.zeros(1)
         >>> array = desk.take(like, (2, 3))
         >>> desk.put(array)
@@ -32,7 +32,8 @@ class Desk:
 
     def take(self, like: Tensor, shape: Sequence[int]) -> Tensor:
         """An array of a shape, with anything in it."""
-        waiting = self.free.get((*shape, like.dtype, like.device))
+        # Arrays made in inference mode cannot be written to outside of it: the two kinds are kept apart.
+        waiting = self.free.get((*shape, like.dtype, like.device, torch.is_inference_mode_enabled()))
         if not waiting:
             return like.new_empty(tuple(shape))
         array = waiting.pop()
@@ -43,11 +44,12 @@ class Desk:
         """Give an array back; it is kept if there is room."""
         if self.bytes + array.nbytes <= DESK_BYTES:
             self.bytes += array.nbytes
-            self.free.setdefault((*array.shape, array.dtype, array.device), []).append(array)
+            key = (*array.shape, array.dtype, array.device, array.is_inference())
+            self.free.setdefault(key, []).append(array)
 
     def constant(self, like: Tensor, value: float) -> Tensor:
         """A number as a tensor."""
-        key = (value, like.dtype, like.device)
+        key = (value, like.dtype, like.device, torch.is_inference_mode_enabled())
         if key not in self.constants:
             if len(self.constants) > 1000:
                 self.constants.clear()
