@@ -178,6 +178,7 @@ REFUSED_DENSE: dict[str, tuple[Callable[..., Tensor], str]] = {
     "overwritten_positional": (lambda net, x: net.b(functional.relu(y := net.a(x), True)) + y, "in place"),
     "overwritten_method": (lambda net, x: net.b((y := net.a(x)).relu_()) + y, "in place"),
     "linear_then_flatten": (lambda net, x: net.b(net.a(x).flatten(1)), "flatten before"),
+    "gelu": (lambda net, x: functional.gelu(net.a(x), approximate="erf"), "gelu.*approximate='erf'"),
     "foreign": (lambda net, x: operator.mul(net.a(x), 2), "mul"),
 }
 

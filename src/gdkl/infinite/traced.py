@@ -72,6 +72,8 @@ def _smooth(function: Callable[..., Any], **defaults: float) -> _Call:
 
 
 def _gelu(approximate: str) -> InfiniteNetwork:
+    if approximate not in ("none", "tanh"):
+        raise OptionError(f"approximate must be 'none' or 'tanh'; got approximate={approximate!r}.")
     return GELU() if approximate == "none" else Elementwise(partial(functional.gelu, approximate=approximate))
 
 
