@@ -108,9 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", type=Path)
-    parser.add_argument(
-        "--memory", action="store_true", help="measure 512 images alone, for their peak memory"
-    )
+    parser.add_argument("--memory", action="store_true", help="measure 512 images alone, for their peak memory")
     arguments = parser.parse_args()
     if arguments.memory:
         sys.exit(0 if peak_memory_of_512() < 2 else 1)

@@ -69,9 +69,7 @@ class NetworkContract:
 
     def test_batch_equals_loop(self, kind: str):
         net, x1, x2 = self.net(), self.x(3, seed=1), self.x(2, seed=2)
-        looped = [
-            [net.kernel(x1[i : i + 1], x2[j : j + 1], kind=kind)[0, 0] for j in range(2)] for i in range(3)
-        ]
+        looped = [[net.kernel(x1[i : i + 1], x2[j : j + 1], kind=kind)[0, 0] for j in range(2)] for i in range(3)]
         torch.testing.assert_close(
             net.kernel(x1, x2, kind=kind), torch.tensor(looped, dtype=torch.float64), rtol=1e-12, atol=1e-14
         )
@@ -93,9 +91,7 @@ class NetworkContract:
 
     def test_float32_agrees(self, kind: str):
         net, x = self.net(), self.hard(torch.float32)
-        self.close(
-            net.kernel(x, kind=kind).double(), net.kernel(x.double(), kind=kind), x.double(), kind, 2e-5
-        )
+        self.close(net.kernel(x, kind=kind).double(), net.kernel(x.double(), kind=kind), x.double(), kind, 2e-5)
 
     def test_arrays_give_arrays(self, kind: str):
         net, x = self.net(), self.x(3)
@@ -124,9 +120,7 @@ class NetworkContract:
 
     def test_gradient_does_not_change_values(self, kind: str):
         net, x = self.net(), self.hard()
-        self.close(
-            net.kernel(x, kind=kind), net.kernel(x.clone().requires_grad_(), kind=kind).detach(), x, kind
-        )
+        self.close(net.kernel(x, kind=kind), net.kernel(x.clone().requires_grad_(), kind=kind).detach(), x, kind)
 
     def test_spec_round_trip(self, kind: str):
         net, x = self.net(), self.x(3)

@@ -86,8 +86,7 @@ def _layer(layer: dict[str, Any], c11: Cov, c22: Cov, c12: Cov) -> tuple[Cov, Co
 
         def mean(grid: Grid) -> Grid:
             return {
-                (*p, *r): sum(grid[(*x, *y)] for x in taps[p] for y in taps[r] if x and y)
-                / mp.mpf(count) ** 2
+                (*p, *r): sum(grid[(*x, *y)] for x in taps[p] for y in taps[r] if x and y) / mp.mpf(count) ** 2
                 for p in taps
                 for r in taps
             }
@@ -130,8 +129,7 @@ def image_kernels(layers: list[dict[str, Any]], x: np.ndarray) -> tuple[np.ndarr
 
     def start(i: int, j: int) -> Cov:
         K = {
-            (*p, *r): sum(mp.mpf(float(x[i, c, *p])) * mp.mpf(float(x[j, c, *r])) for c in range(channels))
-            / channels
+            (*p, *r): sum(mp.mpf(float(x[i, c, *p])) * mp.mpf(float(x[j, c, *r])) for c in range(channels)) / channels
             for p in pixels
             for r in pixels
         }

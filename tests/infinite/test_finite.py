@@ -186,9 +186,7 @@ class TestFromTorch:
                 inf.ReLU(),
                 inf.Conv2d(3, 1, 1, weight_var=2.0, bias_var=0.1),
             )
-            return inf.Residual(
-                main, inf.Conv2d(1, stride, weight_var=2.0, bias_var=0.1) if shortcut else None
-            )
+            return inf.Residual(main, inf.Conv2d(1, stride, weight_var=2.0, bias_var=0.1) if shortcut else None)
 
         expected = inf.Sequential(
             inf.Conv2d(3, padding=1, weight_var=2.0),
@@ -216,17 +214,13 @@ class TestFromTorch:
 
     def test_twin_of_the_finite_twin_by_sampling(self):
         torch.manual_seed(0)
-        net = inf.from_torch(
-            nn.Sequential(nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 1)), weight_var=1.5, bias_var=0.2
-        )
+        net = inf.from_torch(nn.Sequential(nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 1)), weight_var=1.5, bias_var=0.2)
         x = torch.randn(3, 3, dtype=torch.float64)
         f = net.finite(4000, outputs=4000)(x).detach()
         torch.testing.assert_close(f @ f.T / 4000, net.kernel(x), rtol=0.15, atol=0.05)
 
     def test_batch_norm_warns(self):
-        module = nn.Sequential(
-            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 1)
-        )
+        module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 1))
         with pytest.warns(GdklWarning, match="LayerNorm"):
             net = inf.from_torch(module, weight_var=1.0, bias_var=0.0)
         assert [type(layer).__name__ for layer in net.layers] == [

@@ -68,11 +68,7 @@ def test_gradcheck_variances(kind: str, image: bool):
     net = CONV if image else inf.mlp(hidden_layers=2, activation="gelu")
     x = torch.randn(3, 2 * 4 * 4 if image else 3, dtype=torch.float64)
     kernel = inf.InfiniteWidthKernel(net, kind, input_shape=(2, 4, 4) if image else None).double()
-    other = (
-        torch.cat([x[:1], torch.randn_like(x[:1])])
-        if kind == "nngp" or not image
-        else torch.randn_like(x[:2])
-    )
+    other = torch.cat([x[:1], torch.randn_like(x[:1])]) if kind == "nngp" or not image else torch.randn_like(x[:2])
 
     def kernels(weights: torch.Tensor, biases: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         call = {"raw_weight_var": weights, "raw_bias_var": biases}

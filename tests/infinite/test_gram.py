@@ -90,9 +90,7 @@ def test_the_short_way_is_the_recursion(name: str, dtype: torch.dtype):
     bound = (1e-14 if dtype == torch.float64 else 3e-6) * scale[:, None] * scale[None, :]
     assert torch.all((net.kernel(x) - slow).abs() <= bound)
     assert torch.all((net.kernel(x, x.clone()) - slow_cross).abs() <= bound)
-    torch.testing.assert_close(
-        net.diagonal(x), slow.diagonal(), rtol=1e-14 if dtype == torch.float64 else 3e-6, atol=0
-    )
+    torch.testing.assert_close(net.diagonal(x), slow.diagonal(), rtol=1e-14 if dtype == torch.float64 else 3e-6, atol=0)
 
 
 def test_memory_budget_sets_the_tile():

@@ -69,9 +69,7 @@ ERF = {"op": "act", "name": "erf", "a": 1.0, "b": 1.0, "c": 0.0}
 
 
 @pytest.mark.parametrize("form", ["flatten", "global", "pool", "norm", "residual"])
-@pytest.mark.parametrize(
-    "activation", [{"op": "act", "name": "relu"}, {"op": "act", "name": "sign"}, ERF], ids=str
-)
+@pytest.mark.parametrize("activation", [{"op": "act", "name": "relu"}, {"op": "act", "name": "sign"}, ERF], ids=str)
 @pytest.mark.parametrize("b", [0.0, 0.2])
 def test_hard_images_against_sixty_digits(form: str, activation: dict[str, Any], b: float):
     layers = networks(activation, 1.6, b)[form]
@@ -132,9 +130,7 @@ class TestSmooth(NetworkContract):
 
 
 def test_dense_residual_and_norm_need_no_images():
-    net = inf.Sequential(
-        inf.Linear(1.5), inf.LayerNorm(), inf.Residual(inf.ReLU()), inf.Flatten(), inf.Linear()
-    )
+    net = inf.Sequential(inf.Linear(1.5), inf.LayerNorm(), inf.Residual(inf.ReLU()), inf.Flatten(), inf.Linear())
     x = torch.randn(4, 3, dtype=torch.float64)
     q = 1.5 * x.square().mean(1)
     torch.testing.assert_close(net.diagonal(x), 1.5 * q / (q + 1e-5))

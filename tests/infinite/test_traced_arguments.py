@@ -282,9 +282,7 @@ class TestSingleLayers:
 
 
 class TestResidual:
-    @pytest.mark.parametrize(
-        "last", [inf.ReLU(), inf.GELU(), inf.SigmoidLike(), inf.Cos(), inf.Abs()], ids=repr
-    )
+    @pytest.mark.parametrize("last", [inf.ReLU(), inf.GELU(), inf.SigmoidLike(), inf.Cos(), inf.Abs()], ids=repr)
     def test_two_means(self, last: inf.InfiniteNetwork):
         branch = inf.Sequential(inf.Linear(), last, inf.Dropout(0.1))
         other = inf.Sequential(inf.Linear(), inf.ReLU(), inf.LayerNorm())

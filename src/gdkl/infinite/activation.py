@@ -86,9 +86,7 @@ class Activation(InfiniteNetwork):
             pair = Pair(*(array.double() for array in (pair.q1, pair.q2, pair.t, pair.u)))
         t, u = self.deficits(pair)
         ntk = None if state.ntk is None else state.ntk * self.slope(pair).to(dtype)
-        new = replace(
-            state, q1=q1, q2=q2, t=t.to(dtype), u=None if state.u is None else u.to(dtype), k=None, ntk=ntk
-        )
+        new = replace(state, q1=q1, q2=q2, t=t.to(dtype), u=None if state.u is None else u.to(dtype), k=None, ntk=ntk)
         if state.k is None:
             return new
         k = new.covariance()

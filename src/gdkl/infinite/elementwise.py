@@ -82,9 +82,7 @@ class Elementwise(Activation):
             if m > 0:
                 tail = tail + a[m] * b[m]
                 along = along * c + tail
-        zero = (pair.q1 * pair.q2 == 0) & (self.variance(torch.zeros(1, dtype=pair.t.dtype)) == 0).to(
-            pair.t.device
-        )
+        zero = (pair.q1 * pair.q2 == 0) & (self.variance(torch.zeros(1, dtype=pair.t.dtype)) == 0).to(pair.t.device)
         return torch.where(zero, 1, across + pair.t * along)
 
     def slope(self, pair: Pair) -> Tensor:

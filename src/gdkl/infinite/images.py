@@ -45,9 +45,7 @@ def image_state(
         rows, columns = "n" if matched else "nm", "hwij" if pairs else "hw"
         k = torch.einsum(f"nhwc,{m}{ij}c->{rows}{columns}", first, second) / first.shape[-1]
     t = t.to(x1.dtype)
-    state = replace(
-        frame, t=t, u=None if u is None else u.to(x1.dtype), k=k, ntk=torch.zeros_like(t) if ntk else None
-    )
+    state = replace(frame, t=t, u=None if u is None else u.to(x1.dtype), k=k, ntk=torch.zeros_like(t) if ntk else None)
     if not pairs or (matched and x2 is None):
         return state
     own1 = image_state(x1, None, matched=True, pairs=True, two_sided=two_sided, ntk=False, gradient=gradient)

@@ -31,9 +31,7 @@ def two_sizes(value: Any, name: str, *, least: int) -> tuple[int, int]:
     """
     pair = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
     if len(pair) != 2 or not all(isinstance(size, int) and size >= least for size in pair):
-        raise OptionError(
-            f"{name} must be a whole number of at least {least}, or two of them; got {value!r}."
-        )
+        raise OptionError(f"{name} must be a whole number of at least {least}, or two of them; got {value!r}.")
     return pair[0], pair[1]
 
 
@@ -93,14 +91,10 @@ class Window:
             raise OptionError(f"padding_mode={mode!r} is not known: use 'zeros' or 'circular'.")
         if padding not in ("same", "valid"):
             if isinstance(padding, str):
-                raise OptionError(
-                    f"padding={padding!r} is not known: use 'same', 'valid' or a number of pixels."
-                )
+                raise OptionError(f"padding={padding!r} is not known: use 'same', 'valid' or a number of pixels.")
             padding = two_sizes(padding, "padding", least=0)
             padding = "valid" if padding == (0, 0) else padding
-        return cls(
-            two_sizes(size, "kernel_size", least=1), two_sizes(stride, "stride", least=1), padding, mode
-        )
+        return cls(two_sizes(size, "kernel_size", least=1), two_sizes(stride, "stride", least=1), padding, mode)
 
     @classmethod
     def from_spec(cls, size: Any, strides: Any, padding: Any, mode: Any = "zeros") -> Window:

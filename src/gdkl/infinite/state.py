@@ -140,8 +140,7 @@ class State:
     def map_pairs(self, change: Callable[[Tensor], Tensor], **other: Any) -> State:
         """A state with one linear map applied to t, u, k and the NTK alike, and other fields replaced."""
         arrays = {
-            name: None if (array := getattr(self, name)) is None else change(array)
-            for name in ("t", "u", "k", "ntk")
+            name: None if (array := getattr(self, name)) is None else change(array) for name in ("t", "u", "k", "ntk")
         }
         return replace(self, **arrays, **other)
 

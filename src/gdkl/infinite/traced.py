@@ -114,9 +114,7 @@ _CALLS: dict[str, _Call] = {
     ),
     "gelu": _Call({"approximate": "none"}, lambda options: _gelu(options["approximate"])),
     # The twin is the network as evaluated, so that the mode of training has no effect.
-    "dropout": _Call(
-        {"p": 0.5, "training": True, "inplace": False}, lambda options: Dropout(float(options["p"]))
-    ),
+    "dropout": _Call({"p": 0.5, "training": True, "inplace": False}, lambda options: Dropout(float(options["p"]))),
     "contiguous": _plain(Identity),
     "flatten": _Call(
         {"start_dim": 0, "end_dim": -1},
@@ -127,9 +125,7 @@ _CALLS: dict[str, _Call] = {
         lambda options: _mean(options["dim"]),
         fixed=("dtype",),
     ),
-    "adaptive_avg_pool2d": _Call(
-        {"output_size": _REQUIRED}, lambda options: _adaptive(options["output_size"])
-    ),
+    "adaptive_avg_pool2d": _Call({"output_size": _REQUIRED}, lambda options: _adaptive(options["output_size"])),
     "avg_pool2d": _Call(
         {
             "kernel_size": _REQUIRED,
@@ -322,9 +318,7 @@ class _Reader:
         """The two tensors of an addition, or one where the other is the number zero."""
         options = _bound(node, {"other": _REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
         first = node.args[0] if node.args else node.kwargs["input"]
-        tensors = [
-            part for part in (first, options["other"]) if isinstance(part, fx.Node) and not _is_size(part)
-        ]
+        tensors = [part for part in (first, options["other"]) if isinstance(part, fx.Node) and not _is_size(part)]
         if len(tensors) == 2:
             return tensors[0], tensors[1]
         (constant,) = (part for part in (first, options["other"]) if part is not tensors[0])
@@ -332,8 +326,7 @@ class _Reader:
             # Python's sum() starts from it.
             return tensors[0], None
         raise OptionError(
-            f"the addition {node.name!r} adds the constant {constant}, which has no infinite twin: "
-            "use a bias."
+            f"the addition {node.name!r} adds the constant {constant}, which has no infinite twin: use a bias."
         )
 
     def _sum(self, node: fx.Node) -> _Signal:
@@ -366,8 +359,7 @@ class _Reader:
             inplace = node.target is operator.iadd or (name.endswith("_") and not name.startswith("__"))
         if inplace:
             raise OptionError(
-                f"the operation {node.name!r} works in place on a tensor that is used elsewhere too: use "
-                "inplace=False."
+                f"the operation {node.name!r} works in place on a tensor that is used elsewhere too: use inplace=False."
             )
 
     def _layer(self, node: fx.Node) -> InfiniteNetwork:
@@ -384,9 +376,7 @@ class _Reader:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             self._refuse_sharing(name, layer)
             if is_parametrized(layer):
-                raise OptionError(
-                    f"the layer {name!r} has parametrized weights, which have no infinite twin."
-                )
+                raise OptionError(f"the layer {name!r} has parametrized weights, which have no infinite twin.")
             w = _pick(self.weight_var, layer, 0)
             b = 0.0 if layer.bias is None else _pick(self.bias_var, layer, 1)
             if isinstance(layer, nn.Linear):
@@ -444,8 +434,7 @@ class _Reader:
         if isinstance(layer, Flatten):
             if shape == "rows":
                 raise OptionError(
-                    f"{where} flattens what an nn.Linear gives, which acts on the last axis: flatten "
-                    "before it."
+                    f"{where} flattens what an nn.Linear gives, which acts on the last axis: flatten before it."
                 )
             return replace(before, shape="vectors")
         if isinstance(layer, AvgPool2d):
@@ -520,9 +509,7 @@ def _bound(node: fx.Node, defaults: Options, fixed: tuple[str, ...] = ()) -> Opt
         if name not in defaults:
             raise OptionError(f"{where} has the argument {name}={value!r}, which has no infinite twin.")
         if name in fixed and value != defaults[name]:
-            raise OptionError(
-                f"{where} has no infinite twin with {name}={value!r}: use {name}={defaults[name]!r}."
-            )
+            raise OptionError(f"{where} has no infinite twin with {name}={value!r}: use {name}={defaults[name]!r}.")
         if isinstance(value, fx.Node) and name != "other":
             raise OptionError(f"{where} computes its argument {name}, which has no infinite twin.")
     options = defaults | options
@@ -544,9 +531,7 @@ def _convolution(name: str, layer: nn.Conv2d, w: float, b: float) -> InfiniteNet
     if layer.groups != 1 or any(step != 1 for step in layer.dilation):
         raise OptionError(f"the layer {name!r} (Conv2d with groups or dilation) has no infinite twin.")
     if layer.padding_mode not in ("zeros", "circular"):
-        raise OptionError(
-            f"the layer {name!r} (Conv2d with padding_mode={layer.padding_mode!r}) has no infinite twin."
-        )
+        raise OptionError(f"the layer {name!r} (Conv2d with padding_mode={layer.padding_mode!r}) has no infinite twin.")
     size, stride, padding, mode = (
         value if isinstance(value, str) else tuple(value)
         for value in (layer.kernel_size, layer.stride, layer.padding, layer.padding_mode)
