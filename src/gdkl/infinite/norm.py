@@ -15,7 +15,8 @@ from gdkl.infinite.state import State
 class LayerNorm(InfiniteNetwork):
     """Normalisation of each pixel, or each vector, over its channels: K ← K / √((q1 + eps)(q2 + eps)).
 
-    Correlations stay as they are.
+    Correlations stay as they are. No mean is subtracted: behind weights, where the mean over infinitely many
+    channels is zero, that is the usual layer norm, and elsewhere a root-mean-square norm.
 
     Args:
         eps: Term that keeps the divisor from zero.

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
+from gdkl.infinite.activation import Activation
+from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.finite import FiniteResidual
 from gdkl.infinite.network import InfiniteNetwork, Sequential, Spec
 from gdkl.infinite.spatial import branches_differ
 from gdkl.infinite.state import State
 from gdkl.infinite.sums import weighted_sum
+from gdkl.numerics import OptionError
 
 
 class Residual(InfiniteNetwork):
     """Two branches from the same input, added: K ← K_main + K_shortcut.
 
+    That is the covariance of the sum where the branches do not correlate: one of them must end in weights of
+    its own, with no activation of nonzero mean behind them. What comes before the sum is not known here;
+    `from_torch`, which knows it, checks the rest.
+
     Args:
         main: The one branch.
         shortcut: The other; None for the identity.
 
+    Raises:
+        OptionError: If both branches end in an activation of nonzero mean, such as ReLU.
+
     Example:
         >>> import torch
         >>> import gdkl.infinite as inf
-        >>> inf.Residual(inf.ReLU()).kernel(torch.tensor([[2.0]]))
+        >>> inf.Residual(inf.Sequential(inf.ReLU(), inf.Linear())).kernel(torch.tensor([[2.0]]))
         tensor([[6.]])
     """
 
@@ -31,6 +42,11 @@ class Residual(InfiniteNetwork):
         self.main = main if isinstance(main, Sequential) else Sequential(main)
         other = Sequential() if shortcut is None else shortcut
         self.shortcut = other if isinstance(other, Sequential) else Sequential(other)
+        if _ends_off_centre(self.main) and _ends_off_centre(self.shortcut):
+            raise OptionError(
+                "both branches of a Residual end in an activation of nonzero mean, so they correlate: end "
+                "one in a Linear or Conv2d."
+            )
 
     @property
     def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -60,6 +76,37 @@ class Residual(InfiniteNetwork):
 
     def __repr__(self) -> str:
         return f"Residual(main={self.main!r}, shortcut={self.shortcut!r})"
+
+
+def is_odd(activation: Activation) -> bool:
+    """Whether φ(−x) = −φ(x), so that units of a symmetric distribution keep mean zero.
+
+    Example:
+        >>> import gdkl.infinite as inf
+        >>> is_odd(inf.Erf()), is_odd(inf.ReLU())
+        (True, False)
+    """
+    x = torch.linspace(0.05, 12.0, 240, dtype=torch.float64)
+    with torch.no_grad():
+        right, left = activation.function(x), activation.function(-x)
+    return bool(((right + left).abs() <= 1e-12 * (right.abs() + left.abs())).all())
+
+
+def _ends_off_centre(net: InfiniteNetwork) -> bool:
+    """Whether what leaves a branch surely has a nonzero mean over its units."""
+    if isinstance(net, Residual):
+        return _ends_off_centre(net.main) or _ends_off_centre(net.shortcut)
+    if isinstance(net, Sequential):
+        for layer in reversed(net.layers):
+            if layer._has_weights and not isinstance(layer, Residual | Sequential):
+                return False
+            if isinstance(layer, Activation) and not is_odd(layer):
+                # The mean of a function given by the user may be zero though it is not odd.
+                return not isinstance(layer, Elementwise)
+            if isinstance(layer, Residual | Sequential) and (layer._has_weights or _ends_off_centre(layer)):
+                return _ends_off_centre(layer)
+        return False
+    return isinstance(net, Activation) and not isinstance(net, Elementwise) and not is_odd(net)
 
 
 def _add(a: State, b: State) -> State:

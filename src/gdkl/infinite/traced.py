@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import torch
-from torch import Tensor, fx, nn
-from torch.fx.proxy import TraceError
+from torch import fx, nn
 from torch.nn import functional
+from torch.nn.utils.parametrize import is_parametrized
 
+from gdkl.infinite.activation import Activation
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.elementwise import Elementwise
+from gdkl.infinite.erf import Erf
 from gdkl.infinite.gelu import GELU
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
@@ -21,32 +26,123 @@ from gdkl.infinite.network import InfiniteNetwork, Sequential
 from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import Abs, LeakyReLU, ReLU, Sign
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
-from gdkl.infinite.residual import Residual
+from gdkl.infinite.residual import Residual, is_odd
 from gdkl.infinite.waves import Cos, Sin
 from gdkl.numerics import GdklWarning, OptionError
 
 #: A variance for every layer, or a function of a layer that gives one, or gives the pair of both.
 Variance: TypeAlias = float | Callable[[nn.Module], Any]
 
-#: Functions and methods of tensors by name, for those without parameters.
-_PLAIN: dict[str, Callable[[], InfiniteNetwork]] = {
-    "relu": ReLU,
-    "relu_": ReLU,
-    "abs": Abs,
-    "sign": Sign,
-    "sin": Sin,
-    "cos": Cos,
-    "tanh": lambda: Elementwise(torch.tanh),
-    "sigmoid": lambda: Elementwise(torch.sigmoid),
-    "silu": lambda: Elementwise(functional.silu),
-    "softplus": lambda: Elementwise(functional.softplus),
-    "mish": lambda: Elementwise(functional.mish),
-    "elu": lambda: Elementwise(functional.elu),
-    "erf": lambda: Elementwise(torch.erf),
-    "gelu": GELU,
-    "dropout": Dropout,
-    "flatten": Flatten,
-    "contiguous": Identity,
+#: The options of a call by name, all of them.
+Options: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A function or method of tensors: its arguments behind the tensor, in order, and the twin of a call.
+
+    Every argument that torch's function has is listed here, so that none of a call is ever ignored.
+
+    Attributes:
+        defaults: Arguments with their defaults, ``_REQUIRED`` for those without one.
+        twin: The layer for a call with these arguments.
+        fixed: Arguments that must stay at their defaults.
+    """
+
+    defaults: Options
+    twin: Callable[[Options], InfiniteNetwork]
+    fixed: tuple[str, ...] = ()
+
+
+_REQUIRED: Any = object()
+
+
+def _plain(layer: Callable[[], InfiniteNetwork]) -> _Call:
+    return _Call({}, lambda _: layer())
+
+
+def _smooth(function: Callable[..., Any], **defaults: float) -> _Call:
+    """A function that goes through quadrature, with its parameters."""
+
+    def twin(options: Options) -> InfiniteNetwork:
+        parameters = {name: options[name] for name in defaults}
+        return Elementwise(partial(function, **parameters) if parameters else function)
+
+    return _Call({**defaults, "inplace": False}, twin)
+
+
+def _gelu(approximate: str) -> InfiniteNetwork:
+    if approximate not in ("none", "tanh"):
+        raise OptionError(f"approximate must be 'none' or 'tanh'; got approximate={approximate!r}.")
+    return GELU() if approximate == "none" else Elementwise(partial(functional.gelu, approximate=approximate))
+
+
+def _average(options: Options) -> AvgPool2d:
+    # torch takes an empty stride for none.
+    return AvgPool2d(
+        options["kernel_size"],
+        options["stride"] or None,
+        options["padding"],
+        count_include_pad=bool(options["count_include_pad"]),
+    )
+
+
+#: Functions and methods of tensors by name.
+_CALLS: dict[str, _Call] = {
+    "relu": _Call({"inplace": False}, lambda _: ReLU()),
+    "leaky_relu": _Call(
+        {"negative_slope": 0.01, "inplace": False}, lambda options: LeakyReLU(options["negative_slope"])
+    ),
+    "abs": _plain(Abs),
+    "sign": _plain(Sign),
+    "sin": _plain(Sin),
+    "cos": _plain(Cos),
+    "erf": _plain(Erf),
+    "special_erf": _plain(Erf),
+    "tanh": _plain(lambda: Elementwise(torch.tanh)),
+    "sigmoid": _plain(lambda: Elementwise(torch.sigmoid)),
+    "softsign": _plain(lambda: Elementwise(functional.softsign)),
+    "silu": _smooth(functional.silu),
+    "mish": _smooth(functional.mish),
+    "selu": _smooth(functional.selu),
+    "elu": _smooth(functional.elu, alpha=1.0),
+    "celu": _smooth(functional.celu, alpha=1.0),
+    "hardtanh": _smooth(functional.hardtanh, min_val=-1.0, max_val=1.0),
+    "softplus": _Call(
+        {"beta": 1.0, "threshold": 20.0},
+        lambda options: Elementwise(partial(functional.softplus, **options)),
+    ),
+    "gelu": _Call({"approximate": "none"}, lambda options: _gelu(options["approximate"])),
+    # The twin is the network as evaluated, so that the mode of training has no effect.
+    "dropout": _Call({"p": 0.5, "training": True, "inplace": False}, lambda options: Dropout(float(options["p"]))),
+    "contiguous": _plain(Identity),
+    "flatten": _Call(
+        {"start_dim": 0, "end_dim": -1},
+        lambda options: _flatten(options["start_dim"], options["end_dim"]),
+    ),
+    "mean": _Call(
+        {"dim": None, "keepdim": False, "dtype": None},
+        lambda options: _mean(options["dim"]),
+        fixed=("dtype",),
+    ),
+    "adaptive_avg_pool2d": _Call({"output_size": _REQUIRED}, lambda options: _adaptive(options["output_size"])),
+    "avg_pool2d": _Call(
+        {
+            "kernel_size": _REQUIRED,
+            "stride": None,
+            "padding": 0,
+            "ceil_mode": False,
+            "count_include_pad": True,
+            "divisor_override": None,
+        },
+        _average,
+        fixed=("ceil_mode", "divisor_override"),
+    ),
+    "layer_norm": _Call(
+        {"normalized_shape": _REQUIRED, "weight": None, "bias": None, "eps": 1e-5},
+        lambda options: _norm(options["normalized_shape"], options["eps"]),
+        fixed=("weight", "bias"),
+    ),
 }
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
@@ -79,17 +175,23 @@ def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -
         bias_var: Variance of the biases, likewise; layers without bias have none.
 
     Raises:
-        OptionError: If a layer or an operation has no infinite twin; the message names it.
+        OptionError: If a layer, an operation or an argument of one has no infinite twin, or if branches that
+            are added correlate; the message names it.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(13, 100), nn.ReLU(), nn.Linear(100, 1, bias=False))
         >>> from_torch(net, weight_var=1.6, bias_var=0.2)
         Sequential(Linear(weight_var=1.6, bias_var=0.2), ReLU(), Linear(weight_var=1.6, bias_var=0.0))
     """
+    if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"from_torch takes an nn.Module; got {module!r}.")
+    tracer = _Tracer()
+    if tracer.is_leaf_module(module, ""):
+        # A single layer would be traced into its own arithmetic.
+        module = nn.Sequential(module)
     try:
-        tracer = _Tracer()
         graph = tracer.trace(module)
-    except (TraceError, TypeError, NotImplementedError) as error:
+    except (ValueError, TypeError, NotImplementedError, RuntimeError, AttributeError) as error:
         raise OptionError(
             f"{type(module).__name__} cannot be traced ({error}): build it from gdkl.infinite's layers."
         ) from error
@@ -101,7 +203,27 @@ class _Tracer(fx.Tracer):
     """Traces into the user's modules, and stops at those of torch."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, nn.Linear | nn.Conv2d) or super().is_leaf_module(m, module_qualified_name)
+        # A subclass that computes something else is no such layer any more.
+        own = type(m).forward in (nn.Linear.forward, nn.Conv2d.forward)
+        return own or super().is_leaf_module(m, module_qualified_name)
+
+
+#: What is known of a tensor's shape: nothing, vectors for all that is known, vectors, images, images of one
+#: pixel.
+_Shape: TypeAlias = Literal["unknown", "rows", "vectors", "images", "dots"]
+
+
+@dataclass(frozen=True)
+class _Signal:
+    """What is known of a tensor in the graph.
+
+    Attributes:
+        shape: Its shape.
+        centred: Whether its units have mean zero, being as likely as their opposites.
+    """
+
+    shape: _Shape
+    centred: bool
 
 
 class _Reader:
@@ -110,7 +232,11 @@ class _Reader:
     def __init__(self, module: nn.Module, weight_var: Variance, bias_var: Variance) -> None:
         self.modules = dict(module.named_modules())
         self.weight_var, self.bias_var = weight_var, bias_var
-        self.used: set[str] = set()
+        self.used: dict[int, str] = {}
+        self.order: dict[fx.Node, int] = {}
+        self.gates: dict[fx.Node, set[fx.Node]] = {}
+        self.signals: dict[fx.Node, _Signal] = {}
+        self.layers: dict[fx.Node, InfiniteNetwork] = {}
 
     def read(self, graph: fx.Graph) -> list[InfiniteNetwork]:
         nodes = list(graph.nodes)
@@ -119,46 +245,67 @@ class _Reader:
         if len(inputs) != 1 or not isinstance(output.args[0], fx.Node):
             raise OptionError("the network must take one tensor and return one.")
         self.order = {node: i for i, node in enumerate(nodes)}
-        self.gates: dict[fx.Node, set[fx.Node]] = {}
         for node in nodes:
+            self._refuse_overwriting(node)
+        for node in self._needed(output.args[0]):
             # The nodes that every path from the input to this one goes through.
             before = [self.gates[other] for other in self._tensors(node)]
             self.gates[node] = {node} | (set[fx.Node].intersection(*before) if before else set())
+            if node.op == "placeholder":
+                self.signals[node] = _Signal("unknown", centred=False)
+            elif not self._is_addition(node):
+                self.layers[node] = self._layer(node)
+                self.signals[node] = self._behind(node, self.signals[self._tensors(node)[0]])
+            else:
+                self.signals[node] = self._sum(node)
         return self._between(inputs[0], output.args[0])
+
+    def _needed(self, end: fx.Node) -> list[fx.Node]:
+        """The nodes that one is computed from, in order, sizes aside."""
+        found, ahead = {end}, [end]
+        while ahead:
+            new = set(self._tensors(ahead.pop())) - found
+            found |= new
+            ahead += new
+        return sorted(found, key=self.order.__getitem__)
 
     def _tensors(self, node: fx.Node) -> list[fx.Node]:
         """What a node computes with, sizes aside."""
         if node.op == "placeholder":
             return []
-        return [other for other in node.all_input_nodes if not self._is_size(other)]
-
-    @staticmethod
-    def _is_size(node: fx.Node) -> bool:
-        if node.op == "call_method":
-            return node.target in ("size", "dim")
-        if node.op != "call_function":
-            return False
-        shape_of = node.target is getattr and node.args[1] == "shape"
-        return shape_of or node.target is operator.getitem
+        tensors = [other for other in node.all_input_nodes if not _is_size(other)]
+        for other in tensors:
+            if other.op == "get_attr":
+                raise OptionError(
+                    f"the operation {node.name!r} uses the parameter or constant {other.target!r}, which has "
+                    "no infinite twin: only Linear and Conv2d may have weights."
+                )
+        return tensors
 
     def _between(self, start: fx.Node, end: fx.Node) -> list[InfiniteNetwork]:
         """The layers that lead from one node to another."""
         layers: list[InfiniteNetwork] = []
         while end is not start:
-            inputs = self._tensors(end)
-            if self._is_addition(end) and len(inputs) in (1, 2):
-                a, b = inputs if len(inputs) == 2 else (inputs[0], inputs[0])
-                fork = max(self.gates[a] & self.gates[b], key=self.order.__getitem__)
-                main, shortcut = self._between(fork, a), self._between(fork, b)
-                if not (_has_weights(main) or _has_weights(shortcut)):
-                    raise OptionError(f"the addition {end.name!r} joins branches without weights, which correlate.")
-                layers.append(Residual(Sequential(*main), Sequential(*shortcut)))
-                end = fork
+            if end in self.layers:
+                layers.append(self.layers[end])
+                (end,) = self._tensors(end)
                 continue
-            if len(inputs) != 1:
-                raise OptionError(f"the operation {end.name!r} ({end.target}) has no infinite twin.")
-            layers.append(self._layer(end))
-            (end,) = inputs
+            a, b = self._addends(end)
+            if b is None:
+                end = a
+                continue
+            fork = max(self.gates[a] & self.gates[b], key=self.order.__getitem__)
+            main, shortcut = self._between(fork, a), self._between(fork, b)
+            # Given all before the fork, units of a branch with weights of its own are independent of those of
+            # the other: what is left of the covariance is the product of their means.
+            independent = _is_fresh(main) or _is_fresh(shortcut)
+            if not (independent and (self.signals[a].centred or self.signals[b].centred)):
+                raise OptionError(
+                    f"the addition {end.name!r} joins branches that correlate: each branch but one must end "
+                    "in a layer with weights (Linear or Conv2d)."
+                )
+            layers.append(Residual(Sequential(*main), Sequential(*shortcut)))
+            end = fork
         return layers[::-1]
 
     @staticmethod
@@ -167,20 +314,69 @@ class _Reader:
             return node.target in _ADDITIONS
         return node.op == "call_method" and node.target in ("add", "add_")
 
+    def _addends(self, node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
+        """The two tensors of an addition, or one where the other is the number zero."""
+        options = _bound(node, {"other": _REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
+        first = node.args[0] if node.args else node.kwargs["input"]
+        tensors = [part for part in (first, options["other"]) if isinstance(part, fx.Node) and not _is_size(part)]
+        if len(tensors) == 2:
+            return tensors[0], tensors[1]
+        (constant,) = (part for part in (first, options["other"]) if part is not tensors[0])
+        if isinstance(constant, int | float) and constant == 0:
+            # Python's sum() starts from it.
+            return tensors[0], None
+        raise OptionError(
+            f"the addition {node.name!r} adds the constant {constant}, which has no infinite twin: use a bias."
+        )
+
+    def _sum(self, node: fx.Node) -> _Signal:
+        """What is known of a sum."""
+        parts = [self.signals[part] for part in self._addends(node) if part is not None]
+        shapes: set[_Shape] = {part.shape for part in parts}
+        # The one that says more stands for both.
+        if len(shapes) > 1:
+            shapes.discard("unknown")
+        if "rows" in shapes:
+            shapes.discard("vectors")
+        if len(shapes) > 1:
+            raise OptionError(f"the addition {node.name!r} joins tensors of different shapes.")
+        return _Signal(shapes.pop(), all(part.centred for part in parts))
+
+    def _refuse_overwriting(self, node: fx.Node) -> None:
+        """Refuse what changes a tensor that others read, since a graph does not say who reads it when."""
+        if node.target is operator.setitem:
+            raise OptionError(f"the operation {node.name!r} assigns to parts of a tensor, which has no twin.")
+        readers = [user for other in node.all_input_nodes[:1] for user in other.users if not _is_size(user)]
+        if len(readers) < 2:
+            return
+        name = _name(node)
+        if node.op == "call_module":
+            inplace = bool(getattr(self.modules[str(node.target)], "inplace", False))
+        elif name.removesuffix("_") in _CALLS:
+            call = _CALLS[name.removesuffix("_")]
+            inplace = bool(_bound(node, call.defaults).get("inplace", False)) or name.endswith("_")
+        else:
+            inplace = node.target is operator.iadd or (name.endswith("_") and not name.startswith("__"))
+        if inplace:
+            raise OptionError(
+                f"the operation {node.name!r} works in place on a tensor that is used elsewhere too: use inplace=False."
+            )
+
     def _layer(self, node: fx.Node) -> InfiniteNetwork:
+        if len(self._tensors(node)) != 1:
+            raise OptionError(f"the operation {node.name!r} ({_name(node)}) has no infinite twin.")
         if node.op == "call_module":
             name = str(node.target)
-            if isinstance(self.modules[name], nn.Linear | nn.Conv2d) and name in self.used:
-                raise OptionError(f"the layer {name!r} is used twice, and shared weights correlate.")
-            self.used.add(name)
             return self._module(name, self.modules[name])
         if node.op in ("call_function", "call_method"):
             return _operation(node)
         raise OptionError(f"{node.op} {node.name!r} has no infinite twin.")
 
     def _module(self, name: str, layer: nn.Module) -> InfiniteNetwork:
-        weights = isinstance(layer, nn.Linear | nn.Conv2d)
-        if weights:
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            self._refuse_sharing(name, layer)
+            if is_parametrized(layer):
+                raise OptionError(f"the layer {name!r} has parametrized weights, which have no infinite twin.")
             w = _pick(self.weight_var, layer, 0)
             b = 0.0 if layer.bias is None else _pick(self.bias_var, layer, 1)
             if isinstance(layer, nn.Linear):
@@ -194,18 +390,133 @@ class _Reader:
                 stacklevel=2,
             )
             return Identity()
-        twin = _module_without_weights(layer)
+        try:
+            twin = _module_without_weights(layer)
+        except OptionError as error:
+            raise OptionError(f"the layer {name!r} ({type(layer).__name__}): {error}") from error
         if twin is None:
             raise OptionError(f"the layer {name!r} ({type(layer).__name__}) has no infinite twin.")
         return twin
 
+    def _refuse_sharing(self, name: str, layer: nn.Module) -> None:
+        own = {id(parameter) for parameter in layer.parameters()}
+        for known in own & set(self.used):
+            other = self.used[known]
+            if other == name:
+                raise OptionError(f"the layer {name!r} is used twice, and shared weights correlate.")
+            raise OptionError(f"the layers {other!r} and {name!r} share weights, which correlate.")
+        self.used |= dict.fromkeys(own, name)
 
-def _has_weights(layers: list[InfiniteNetwork]) -> bool:
+    def _behind(self, node: fx.Node, before: _Signal) -> _Signal:
+        """What is known of a tensor behind a layer, refusing what the layer's twin does not cover."""
+        layer, shape = self.layers[node], before.shape
+        flat = shape in ("rows", "vectors")
+        where = f"the operation {node.name!r} ({_name(node)})"
+        if isinstance(layer, Linear):
+            if shape in ("images", "dots"):
+                raise OptionError(f"{where} acts on the last axis of images: flatten them first.")
+            return _Signal("vectors" if shape == "vectors" else "rows", centred=True)
+        if isinstance(layer, LayerNorm):
+            if not flat and shape != "unknown":
+                raise OptionError(
+                    f"{where} normalises the last axis of images, not their channels: flatten them first."
+                )
+            if not before.centred:
+                raise OptionError(
+                    f"{where} subtracts a mean that has no infinite twin here: put the layer norm directly "
+                    "behind a Linear, or build it from gdkl.infinite's LayerNorm, which subtracts none."
+                )
+            return before
+        if isinstance(layer, Conv2d | AvgPool2d | GlobalAvgPool2d) and flat:
+            raise OptionError(f"{where} acts on images, but what comes before it gives vectors.")
+        if isinstance(layer, Conv2d):
+            return _Signal("images", centred=True)
+        if isinstance(layer, Flatten):
+            if shape == "rows":
+                raise OptionError(
+                    f"{where} flattens what an nn.Linear gives, which acts on the last axis: flatten before it."
+                )
+            return replace(before, shape="vectors")
+        if isinstance(layer, AvgPool2d):
+            return replace(before, shape="images")
+        if isinstance(layer, GlobalAvgPool2d):
+            return replace(before, shape="dots" if _keeps_pixels(node) else "vectors")
+        if isinstance(layer, Activation):
+            return replace(before, centred=before.centred and is_odd(layer))
+        return before
+
+
+def _is_size(node: fx.Node) -> bool:
+    """Whether a node is a size or a shape, or part of one."""
+    if node.op == "call_method":
+        return node.target in ("size", "dim")
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], fx.Node) and _is_size(node.args[0])
+    return node.target is getattr and node.args[1] in ("shape", "ndim")
+
+
+def _is_batch_size(value: Any) -> bool:
+    """Whether a value is the number of rows, as ``x.size(0)`` or ``x.shape[0]`` gives it."""
+    if not isinstance(value, fx.Node) or not _is_size(value):
+        return False
+    if value.target == "size":
+        return bool((*value.args[1:], *value.kwargs.values()) == (0,))
+    return value.target is operator.getitem and bool(value.args[1] == 0)
+
+
+def _is_fresh(layers: list[InfiniteNetwork]) -> bool:
+    """Whether every path through these layers meets weights."""
     return any(
         isinstance(layer, Linear | Conv2d)
-        or (isinstance(layer, Residual) and _has_weights([*layer.main.layers, *layer.shortcut.layers]))
+        or (
+            isinstance(layer, Residual)
+            and _is_fresh(list(layer.main.layers))
+            and _is_fresh(list(layer.shortcut.layers))
+        )
         for layer in layers
     )
+
+
+def _name(node: fx.Node) -> str:
+    """The name of what a node calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def _keeps_pixels(node: fx.Node) -> bool:
+    """Whether a mean over all pixels leaves images of one pixel."""
+    if node.op != "call_module" and _name(node) == "mean":
+        return bool(_bound(node, _CALLS["mean"].defaults)["keepdim"])
+    return True
+
+
+def _bound(node: fx.Node, defaults: Options, fixed: tuple[str, ...] = ()) -> Options:
+    """All arguments of a call behind its tensor, by name.
+
+    Raises:
+        OptionError: If the call has an argument that is not known here, one that is computed, or one away
+            from the only value that has a twin.
+    """
+    where = f"the operation {node.name!r} ({_name(node)})"
+    given = {name: value for name, value in node.kwargs.items() if name not in ("input", "self")}
+    # With the tensor itself given by name, all that comes by position would be behind it.
+    values = node.args if "input" in node.kwargs else node.args[1:]
+    if len(values) > len(defaults):
+        raise OptionError(f"{where} has the argument {values[len(defaults)]!r}, which has no infinite twin.")
+    options = dict(zip(defaults, values, strict=False)) | given
+    for name, value in options.items():
+        if name not in defaults:
+            raise OptionError(f"{where} has the argument {name}={value!r}, which has no infinite twin.")
+        if name in fixed and value != defaults[name]:
+            raise OptionError(f"{where} has no infinite twin with {name}={value!r}: use {name}={defaults[name]!r}.")
+        if isinstance(value, fx.Node) and name != "other":
+            raise OptionError(f"{where} computes its argument {name}, which has no infinite twin.")
+    options = defaults | options
+    for name, value in options.items():
+        if value is _REQUIRED:
+            raise OptionError(f"{where} lacks the argument {name}.")
+    return options
 
 
 def _pick(variance: Variance, layer: nn.Module, index: int) -> float:
@@ -236,62 +547,78 @@ def _module_without_weights(layer: nn.Module) -> InfiniteNetwork | None:
     if isinstance(layer, nn.LeakyReLU):
         return LeakyReLU(layer.negative_slope)
     if isinstance(layer, nn.GELU):
-        return GELU() if layer.approximate == "none" else Elementwise(layer.forward)
+        return _gelu(layer.approximate)
     if isinstance(layer, nn.Identity):
         return Identity()
     if isinstance(layer, _DROPOUTS):
         return Dropout(layer.p)
-    if isinstance(layer, nn.Flatten) and layer.start_dim == 1 and layer.end_dim == -1:
-        return Flatten()
-    if isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) == 1:
-        return LayerNorm(layer.eps)
-    if isinstance(layer, nn.AdaptiveAvgPool2d) and layer.output_size in (1, (1, 1)):
-        return GlobalAvgPool2d()
-    if isinstance(layer, nn.AvgPool2d) and not layer.ceil_mode and layer.divisor_override is None:
-        return _average(layer.kernel_size, layer.stride, layer.padding, include=layer.count_include_pad)
+    if isinstance(layer, nn.Flatten):
+        return _flatten(layer.start_dim, layer.end_dim)
+    if isinstance(layer, nn.LayerNorm):
+        return _norm(layer.normalized_shape, layer.eps)
+    if isinstance(layer, nn.AdaptiveAvgPool2d):
+        return _adaptive(layer.output_size)
+    if isinstance(layer, nn.AvgPool2d):
+        for name, value in (("ceil_mode", False), ("divisor_override", None)):
+            if getattr(layer, name) != value:
+                raise OptionError(f"it has no infinite twin with {name}={getattr(layer, name)!r}.")
+        return _average(vars(layer))
     if isinstance(layer, _SMOOTH):
-        return Elementwise(layer.forward)
+        # Quadrature calls the module itself, parameters and all, but must keep its own points.
+        twin: Any = copy.copy(layer)
+        twin.inplace = False
+        return Elementwise(twin.forward)
     return None
 
 
-def _average(size: Any, stride: Any, padding: Any, *, include: bool) -> AvgPool2d:
-    return AvgPool2d(size, size if stride is None else stride, padding, count_include_pad=include)
+def _flatten(start: int, end: int) -> Flatten:
+    if (start, end) != (1, -1):
+        raise OptionError(f"only flatten(1) has an infinite twin; got start_dim={start}, end_dim={end}.")
+    return Flatten()
+
+
+def _norm(shape: Any, eps: float) -> LayerNorm:
+    if isinstance(shape, tuple | list) and len(shape) != 1:
+        raise OptionError(f"layer norm must be over one axis; got normalized_shape={shape}.")
+    return LayerNorm(eps)
+
+
+def _adaptive(size: Any) -> GlobalAvgPool2d:
+    if size not in (1, (1, 1), [1, 1]):
+        raise OptionError(f"only output_size=1 has an infinite twin; got output_size={size}.")
+    return GlobalAvgPool2d()
+
+
+def _mean(dims: Any) -> GlobalAvgPool2d:
+    if not isinstance(dims, tuple | list) or sorted(dim % 4 for dim in dims) != [2, 3]:
+        raise OptionError(f"only a mean over the pixels, dim=(2, 3), has an infinite twin; got dim={dims}.")
+    return GlobalAvgPool2d()
 
 
 def _operation(node: fx.Node) -> InfiniteNetwork:
     """The twin of a function or a method of tensors."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    arguments, options = node.args[1:], dict(node.kwargs)
-    if name == "leaky_relu":
-        slope: Any = arguments[0] if arguments else options.get("negative_slope", 0.01)
-        return LeakyReLU(slope)
-    if name == "gelu" and options.get("approximate", "none") != "none":
-        return Elementwise(_tanh_gelu)
-    if name in ("view", "reshape") and len(arguments) == 2 and arguments[1] == -1:
+    name = _name(node)
+    where = f"the operation {node.name!r} ({name})"
+    if name in ("view", "reshape"):
+        sizes: Any = node.args[1:]
+        if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
+            (sizes,) = sizes
+        if len(sizes) != 2 or not _is_batch_size(sizes[0]) or sizes[1] != -1 or node.kwargs:
+            raise OptionError(f"{where} has an infinite twin only as flatten(1) or {name}(x.size(0), -1).")
         return Flatten()
-    if name == "flatten" and (arguments or (options.get("start_dim"),))[0] != 1:
-        raise OptionError(f"the operation {node.name!r} flattens the batch too: use flatten(1).")
-    if name == "mean" and _pixels(arguments[0] if arguments else options.get("dim")):
-        return GlobalAvgPool2d()
-    if name == "adaptive_avg_pool2d" and arguments and arguments[0] in (1, (1, 1), [1, 1]):
-        return GlobalAvgPool2d()
-    if name == "avg_pool2d":
-        known = dict(zip(("kernel_size", "stride", "padding"), arguments, strict=False)) | options
-        return _average(
-            known["kernel_size"],
-            known.get("stride"),
-            known.get("padding", 0),
-            include=bool(known.get("count_include_pad", True)),
-        )
-    if name in _PLAIN:
-        return _PLAIN[str(name)]()
-    raise OptionError(f"the operation {node.name!r} ({name}) has no infinite twin.")
+    call = _CALLS.get(name.removesuffix("_"))
+    if call is None or not _is_of_torch(node):
+        raise OptionError(f"{where} has no infinite twin.")
+    options = _bound(node, call.defaults, call.fixed)
+    try:
+        return call.twin(options)
+    except OptionError as error:
+        raise OptionError(f"{where}: {error}") from error
 
 
-def _pixels(dims: Any) -> bool:
-    """Whether a mean is over the pixels of images."""
-    return isinstance(dims, tuple | list) and sorted(dim % 4 for dim in dims) == [2, 3]
-
-
-def _tanh_gelu(x: Tensor) -> Tensor:
-    return functional.gelu(x, approximate="tanh")
+def _is_of_torch(node: fx.Node) -> bool:
+    """Whether a call is of torch's own function, and not of another one of the same name."""
+    name = _name(node)
+    places = (torch, functional, torch.special)
+    known = [getattr(place, name.removeprefix("special_"), None) for place in places]
+    return node.op == "call_method" or any(node.target is function for function in known)
