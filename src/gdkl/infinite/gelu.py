@@ -59,11 +59,11 @@ class GELU(Activation):
     def slope(self, pair: Pair) -> Tensor:
         """E[φ'φ'] as above."""
         z = Saturated(pair, 1.0)
-        k = safe_sqrt(pair.q1) * safe_sqrt(pair.q2) * (1 - pair.t)
+        # With k/√P and √(D/P), which stay in range for the largest inputs.
+        quotient = z.S * (1 - pair.t) / z.root
         p = z.p1 * z.p2
         F = 0.5 - angle(z.t, z.u) / (2 * math.pi)
-        D = z.root.square() / p
-        return F + k * p * (3 + pair.q1 + pair.q2 + k.square() / D) / (2 * math.pi * D.sqrt())
+        return F + quotient * p * (3 + pair.q1 + pair.q2 + quotient.square()) / (2 * math.pi)
 
     @staticmethod
     def _fall(z: Saturated, pair: Pair) -> Tensor:
