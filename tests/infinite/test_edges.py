@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,3 +150,119 @@ def test_memory_is_asked_for_with_gradients_too():
     many = torch.zeros(1, 1, requires_grad=True).expand(3_000_000, 1)
     with pytest.raises(MemoryLimitError, match="with gradients"):
         inf.mlp(1).kernel(many)
+
+
+class TestSpecs:
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            (None, "list of layers"),
+            ("abc", "list of layers"),
+            ([1], "a mapping"),
+            ([{"op": "act", "name": ["relu"]}], "is not known"),
+            ([{"op": "act"}], "lacks the entries name"),
+            ([{"op": ["dense"]}], "is not known"),
+            ([{"op": "dense"}], "lacks the entries w_var, b_var"),
+            (
+                [{"op": "conv", "filter": [3, 3], "w_var": 1.0, "b_var": 0.0}],
+                "lacks the entries strides, padding",
+            ),
+            ([{"op": "dense", "w_var": 1.0, "b_var": 0.0, "c": 1}], "does not take the entries c"),
+            ([{"op": "act", "name": "relu", "alpha": 1}], "does not take the entries alpha"),
+            ([{"op": "residual", "main": None, "shortcut": []}], "list of layers"),
+            (
+                [
+                    {
+                        "op": "avgpool",
+                        "window": [2, 2],
+                        "strides": [2, 2],
+                        "padding": "VALID",
+                        "normalize_edges": "no",
+                    }
+                ],
+                "normalize_edges must be true or false",
+            ),
+        ],
+    )
+    def test_say_what_is_wrong(self, spec: Any, says: str):
+        with pytest.raises(OptionError, match=says):
+            inf.from_spec(spec)
+
+
+class TestArrays:
+    def test_other_byte_order_and_precision(self):
+        x = rows(4).numpy()
+        K = inf.mlp().kernel(x)
+        assert np.array_equal(inf.mlp().kernel(x.astype(">f8")), K)
+        assert np.array_equal(inf.mlp().kernel(x.astype(np.longdouble)), K)
+        assert inf.mlp().kernel(x.astype(">f4")).dtype == np.float32
+        assert np.array_equal(inf.mlp().kernel(np.ones((2, 2), ">i4")), inf.mlp().kernel(np.ones((2, 2))))
+
+    def test_ragged_rows(self):
+        ragged: Any = [[1.0, 2.0], [3.0]]
+        with pytest.raises(DataError, match="rows of one length"):
+            inf.mlp().kernel(ragged)
+
+
+class TestOptions:
+    def test_whole_floats_are_whole(self):
+        x, memory, jobs = rows(4), 1e6, 2.0
+        K = inf.mlp().kernel(x, memory=memory, n_jobs=jobs)  # pyright: ignore[reportArgumentType]
+        assert torch.equal(K, inf.mlp().kernel(x))
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"memory": "1GB"},
+            {"memory": 0.5},
+            {"memory": float("nan")},
+            {"memory": True},
+            {"n_jobs": 2.5},
+            {"n_jobs": "2"},
+            {"progress": True},
+        ],
+    )
+    def test_of_the_work(self, options: Any):
+        with pytest.raises(OptionError, match=next(iter(options))):
+            inf.mlp().kernel(rows(3), **options)
+
+    @pytest.mark.parametrize(
+        ("make", "says"),
+        [
+            (lambda: inf.mlp(2.5), "hidden_layers"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.mlp("2"), "hidden_layers"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.wide_resnet(1.5), "blocks"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.mlp().finite(2.5), "width"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.mlp().finite(8, 1.5), "outputs"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.Conv2d(True), "kernel_size"),
+            (lambda: inf.Conv2d((3, False)), "kernel_size"),
+            (lambda: inf.Conv2d(3.0), "kernel_size"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.AvgPool2d(2, stride=True), "stride"),
+        ],
+    )
+    def test_of_networks(self, make: Callable[[], Any], says: str):
+        with pytest.raises(OptionError, match=says):
+            make()
+
+    def test_numbers_of_numpy(self):
+        three: Any = np.int64(3)
+        net = inf.Conv2d(three, (three, np.int32(2)), padding=three)
+        assert (net.window.size, net.window.stride, net.window.padding) == ((3, 3), (3, 2), (3, 3))
+        assert json.loads(json.dumps(net.to_spec())) == net.to_spec()
+        assert len(inf.mlp(np.int64(2)).layers) == 5  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        inf.Conv2d(3, 2, "same", weight_var=1.5),
+        inf.Conv2d((3, 1), (1, 2), (1, 0), "circular", bias_var=0.5),
+        inf.Conv2d(1),
+        inf.AvgPool2d(2, count_include_pad=False),
+        inf.AvgPool2d(3, 1, "same"),
+    ],
+)
+def test_layers_print_as_they_are_made(layer: Any):
+    again = eval(repr(layer), {"Conv2d": inf.Conv2d, "AvgPool2d": inf.AvgPool2d})
+    assert again.to_spec() == layer.to_spec()
+    assert "kernel_size=" in repr(layer)

@@ -57,6 +57,59 @@ def finite_number(value: float, name: str, *, least: float = -math.inf) -> float
     return number
 
 
+def whole_number(value: Any, name: str, *, least: int) -> int:
+    """A parameter as an int, from any whole number.
+
+    Raises:
+        OptionError: If the value is not a whole number, or too small.
+
+    Example:
+        >>> whole_number(1e6, "memory", least=1)
+        1000000
+    """
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value != int(value) or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return int(value)
+
+
+def _work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
+    """Checked options of the work on a matrix."""
+    if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
+        raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
+    jobs = None if n_jobs is None else whole_number(n_jobs, "n_jobs", least=1)
+    return Work(whole_number(memory, "memory", least=1), jobs, progress)
+
+
+def plain_sizes(value: Any, name: str) -> Any:
+    """A size for height and width with Python's own whole numbers in place of NumPy's.
+
+    Raises:
+        OptionError: If the value is True or False.
+
+    Example:
+        >>> plain_sizes(np.int64(3), "kernel_size")
+        3
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(plain_sizes(size, name) for size in value)
+    if isinstance(value, bool | np.bool_):
+        raise OptionError(f"{name} must be a whole number, or two of them; got {value!r}.")
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def shown_sizes(pair: Any) -> Any:
+    """A size as it may be given: one number where height and width agree.
+
+    Example:
+        >>> shown_sizes((3, 3)), shown_sizes((3, 2)), shown_sizes("same")
+        (3, (3, 2), 'same')
+    """
+    return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else pair
+
+
 def _warn_of_overflow(matrix: Any, inputs: Inputs) -> None:
     """Warn of a kernel matrix that is not finite, from the few entries that overflow first."""
     if 0 in matrix.shape:
@@ -138,7 +191,7 @@ class InfiniteNetwork(ABC):
                     [1.6610, 1.0000]])
         """
         inputs = self._read(x1, x2, kind)
-        work = Work(memory, n_jobs, progress)
+        work = _work(memory, n_jobs, progress)
         if inputs.needs_grad:
             if out is not None or cache_dir is not None:
                 raise OptionError("out and cache_dir keep values, not gradients: detach the inputs first.")
@@ -162,7 +215,7 @@ class InfiniteNetwork(ABC):
                 return inputs.give(torch.from_numpy(np.array(cached)).to(inputs.x1.device))
 
             def copy(into: Any, source: Any = cached) -> None:
-                for rows in chunk_slices(shape[0], max(1, memory // max(1, 8 * shape[1]))):
+                for rows in chunk_slices(shape[0], max(1, work.memory // max(1, 8 * shape[1]))):
                     into[rows] = source[rows]
 
             compute = copy
@@ -348,9 +401,9 @@ class InfiniteNetwork(ABC):
             >>> inf.mlp(hidden_layers=2).finite(64)(torch.ones(5, 3)).shape
             torch.Size([5, 1])
         """
-        if width < 1 or outputs < 1:
-            raise OptionError(f"width and outputs must be at least 1; got {width} and {outputs}.")
-        module = self._finite(width, outputs)
+        module = self._finite(
+            whole_number(width, "width", least=1), whole_number(outputs, "outputs", least=1)
+        )
         if example is not None:
             with torch.no_grad():
                 module(example)
