@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 import torch
+from exact import RULES, dense_kernels
 
 import gdkl.infinite as inf
+from gdkl.infinite.activation import Pair
 from gdkl.numerics import DataError, DataWarning, MemoryLimitError, NumericsWarning, OptionError
 
 
@@ -266,3 +269,59 @@ def test_layers_print_as_they_are_made(layer: Any):
     again = eval(repr(layer), {"Conv2d": inf.Conv2d, "AvgPool2d": inf.AvgPool2d})
     assert again.to_spec() == layer.to_spec()
     assert "kernel_size=" in repr(layer)
+
+
+class TestQuadrature:
+    @pytest.mark.parametrize("fn", [torch.abs, torch.sign])
+    def test_kinks_and_steps_are_told_once(self, fn: Callable[[torch.Tensor], torch.Tensor]):
+        net = inf.Sequential(inf.Linear(1.0, 0.1), inf.Elementwise(fn), inf.Linear())
+        with pytest.warns(NumericsWarning, match="relative error of about") as caught:
+            net.kernel(rows(20))
+        net.kernel(rows(20))
+        assert len(caught) == 1
+
+    def test_large_variances_are_told(self):
+        with pytest.warns(NumericsWarning, match="smaller variances"):
+            inf.Elementwise(torch.tanh).kernel(100 * rows(20))
+
+    def test_pairs_that_need_more_terms_are_told(self):
+        x = rows(1)
+        with pytest.warns(NumericsWarning, match="larger order"):
+            inf.Elementwise(torch.tanh, order=8).kernel(3 * torch.cat([x, x + 0.4]))
+
+    @pytest.mark.parametrize("kind", ["nngp", "ntk"])
+    @pytest.mark.parametrize("fn", [torch.tanh, torch.nn.functional.silu, torch.nn.functional.softplus])
+    def test_smooth_functions_are_not(self, fn: Callable[[torch.Tensor], torch.Tensor], kind: inf.Kind):
+        inf.Sequential(inf.Linear(2.0, 0.1), inf.Elementwise(fn), inf.Linear()).kernel(rows(20), kind=kind)
+
+
+class TestDifferingVariances:
+    """Deficits that differing variances cause, in 60 digits."""
+
+    @pytest.mark.parametrize("q", [0.1, 1.0, 10.0, 1e3])
+    @pytest.mark.parametrize("by", [1e-9, 1e-6, 1e-3, 0.1, 10.0])
+    @pytest.mark.parametrize("t", [0.0, 1e-18, 1e-12, 1e-3])
+    @pytest.mark.parametrize("name", ["erf", "gelu"])
+    def test_one_layer(self, q: float, by: float, t: float, name: str):
+        layer: Any = inf.Erf() if name == "erf" else inf.GELU()
+        options = {"a": 1, "b": 1, "c": 0} if name == "erf" else {}
+        q1, q2 = mp.mpf(q), mp.mpf(q * (1 + by))
+        for first, second in ((q1, q2), (q2, q1)):
+            k = mp.sqrt(first * second) * (1 - mp.mpf(t))
+            scale = mp.sqrt(
+                RULES[name](first, first, first, **options)[0]
+                * RULES[name](second, second, second, **options)[0]
+            )
+            exact = 1 - RULES[name](first, second, k, **options)[0] / scale
+            numbers = (float(first), float(second), t, 2 - t)
+            got = layer.deficit(Pair(*(torch.tensor([number], dtype=torch.float64) for number in numbers)))
+            assert abs(float(got) - exact) <= 2e-11 * exact
+
+    @pytest.mark.parametrize("activation", ["erf", "gelu"])
+    def test_sixty_layers(self, activation: str):
+        a, b = rows(2, 5)
+        x = torch.stack([a, a + 1e-6 * b]).numpy()
+        net = inf.mlp(60, 3.0, 0.1, activation=activation)
+        nngp, ntk = dense_kernels(net.to_spec(), x)
+        assert np.allclose(net.kernel(x), nngp, rtol=1e-12, atol=0)
+        assert np.allclose(net.kernel(x, kind="ntk"), ntk, rtol=1e-12, atol=0)
