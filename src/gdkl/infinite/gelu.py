@@ -77,11 +77,11 @@ class GELU(Activation):
         """
         some = (pair.q1 > 0) & (pair.q2 > 0)
         q1, q2 = torch.where(some, pair.q1, 1), torch.where(some, pair.q2, 1)
-        A, B, A_minus_B = (step / (2 * math.pi) for step in z.arcsine_steps(pair))
+        up, down, A_minus_B = (step / (2 * math.pi) for step in z.arcsine_steps(pair))
         # The larger one first, so that the kernel is symmetric to the last bit.
         turned = q1 < q2
         q1, q2 = torch.where(turned, q2, q1), torch.where(turned, q1, q2)
-        A, B = torch.where(turned, -B, A), torch.where(turned, -A, B)
+        A, B = torch.where(turned, -down, up), torch.where(turned, -up, down)
         F1, F2 = F_s + A, F_s - B
         F_gap = F_s * A_minus_B - A * B
         r1, r2, square = (1 + 2 * q1).sqrt(), (1 + 2 * q2).sqrt(), 1 + q1 + q2
