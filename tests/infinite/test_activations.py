@@ -30,9 +30,7 @@ PARAMETERS: dict[str, dict[str, float]] = {
 ODD = {"erf": {"a": 1.0, "b": 1.0, "c": 0.0}, "sin": {"a": 1.0, "b": 1.0, "c": 0.0}}
 
 
-def layers_of(
-    name: str, hidden: int, w: float, b: float, parameters: dict[str, float]
-) -> list[dict[str, Any]]:
+def layers_of(name: str, hidden: int, w: float, b: float, parameters: dict[str, float]) -> list[dict[str, Any]]:
     dense = {"op": "dense", "w_var": w, "b_var": b}
     return [dense, *[{"op": "act", "name": name, **parameters}, dense] * hidden]
 
@@ -50,9 +48,7 @@ def hard_rows(features: int) -> np.ndarray:
 @pytest.mark.parametrize("features", [1, 6])
 @pytest.mark.parametrize(("w", "b"), [(1.0, 0.0), (1.6, 0.2)])
 @pytest.mark.parametrize(("name", "parameters"), [*PARAMETERS.items(), *ODD.items()])
-def test_hard_inputs_against_sixty_digits(
-    name: str, parameters: dict[str, float], w: float, b: float, features: int
-):
+def test_hard_inputs_against_sixty_digits(name: str, parameters: dict[str, float], w: float, b: float, features: int):
     layers = layers_of(name, 3, w, b, parameters)
     x = hard_rows(features)
     net = inf.from_spec(layers)
@@ -124,9 +120,7 @@ class TestElementwise(NetworkContract):
     shape = (4,)
 
     def net(self) -> inf.InfiniteNetwork:
-        return inf.Sequential(
-            inf.Linear(1.2, 0.1), inf.Elementwise(torch.tanh, order=48), inf.Linear(1.1, 0.1)
-        )
+        return inf.Sequential(inf.Linear(1.2, 0.1), inf.Elementwise(torch.tanh, order=48), inf.Linear(1.1, 0.1))
 
     def hard(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         # A finite expansion cannot follow tanh for rows of norm 1e4, where it is a step.
@@ -162,10 +156,7 @@ def test_quadrature_matches_the_closed_form(fn: Any, closed: inf.InfiniteNetwork
 @pytest.mark.filterwarnings("ignore::gdkl.numerics.NumericsWarning")
 def test_quadrature_order_is_an_argument():
     x = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    errors = [
-        (inf.Elementwise(torch.erf, order).kernel(x) - inf.Erf().kernel(x)).abs().max()
-        for order in (4, 16, 64)
-    ]
+    errors = [(inf.Elementwise(torch.erf, order).kernel(x) - inf.Erf().kernel(x)).abs().max() for order in (4, 16, 64)]
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
     for order in (1, 1000):
         with pytest.raises(OptionError, match="order"):

@@ -309,8 +309,7 @@ class TestDifferingVariances:
         for first, second in ((q1, q2), (q2, q1)):
             k = mp.sqrt(first * second) * (1 - mp.mpf(t))
             scale = mp.sqrt(
-                RULES[name](first, first, first, **options)[0]
-                * RULES[name](second, second, second, **options)[0]
+                RULES[name](first, first, first, **options)[0] * RULES[name](second, second, second, **options)[0]
             )
             exact = 1 - RULES[name](first, second, k, **options)[0] / scale
             numbers = (float(first), float(second), t, 2 - t)

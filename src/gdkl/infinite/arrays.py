@@ -57,13 +57,10 @@ def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None) -> Inputs:
     if second is not None:
         if first.shape[1:] != second.shape[1:]:
             raise DataError(
-                f"x1 and x2 must have inputs of one shape; got {tuple(first.shape[1:])} and "
-                f"{tuple(second.shape[1:])}."
+                f"x1 and x2 must have inputs of one shape; got {tuple(first.shape[1:])} and {tuple(second.shape[1:])}."
             )
         if first.device != second.device:
-            raise DataError(
-                f"x1 and x2 must be on one device; got {first.device} and {second.device}: move one."
-            )
+            raise DataError(f"x1 and x2 must be on one device; got {first.device} and {second.device}: move one.")
         dtype = torch.promote_types(first.dtype, second.dtype)
         first, second = first.to(dtype), second.to(dtype)
     return Inputs(first, second, as_numpy)
@@ -88,15 +85,11 @@ def _tensor(x: ArrayLike, name: str) -> Tensor:
         # Half precision holds three digits: its values are kept, its arithmetic is not.
         x = x.to(torch.float32 if x.is_floating_point() else torch.float64)
     if x.ndim not in (2, 4):
-        raise DataError(
-            f"{name} must have shape (n, features) or (n, channels, height, width); got {tuple(x.shape)}."
-        )
+        raise DataError(f"{name} must have shape (n, features) or (n, channels, height, width); got {tuple(x.shape)}.")
     if 0 in x.shape[1:]:
         raise DataError(f"{name} has no features: its shape is {tuple(x.shape)}.")
     if not bool(torch.isfinite(x.detach()).all()):
         finite = torch.isfinite(x.detach()).flatten(1).all(dim=1)
         row = int((~finite).nonzero()[0, 0])
-        raise DataError(
-            f"{name} must be finite; row {row} has a NaN or an infinity: remove or impute such rows."
-        )
+        raise DataError(f"{name} must be finite; row {row} has a NaN or an infinity: remove or impute such rows.")
     return x

@@ -98,9 +98,7 @@ class Elementwise(Activation):
             if m > 0:
                 tail = tail + a[m] * b[m]
                 along = along * c + tail
-        zero = (pair.q1 * pair.q2 == 0) & (self.variance(torch.zeros(1, dtype=pair.t.dtype)) == 0).to(
-            pair.t.device
-        )
+        zero = (pair.q1 * pair.q2 == 0) & (self.variance(torch.zeros(1, dtype=pair.t.dtype)) == 0).to(pair.t.device)
         return torch.where(zero, 1, across + pair.t * along)
 
     def slope(self, pair: Pair) -> Tensor:
@@ -143,8 +141,7 @@ class Elementwise(Activation):
         def error(of: Tensor, against: Tensor) -> Tensor:
             fine, middle, coarse = (
                 # Zero, where most kinks and steps are, stays among the nodes.
-                (of[..., (zero := self._nodes.numel() // 2) % step :: step] @ against[zero % step :: step])
-                * step
+                (of[..., (zero := self._nodes.numel() // 2) % step :: step] @ against[zero % step :: step]) * step
                 for step in (1, 2, 4)
             )
             # Halving the distance of the nodes gains at least what the halving before has gained.

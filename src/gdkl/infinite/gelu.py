@@ -53,9 +53,7 @@ class GELU(Activation):
         m = (s * p).square() * (pair.t * pair.u)
         roots = root + root_s
         along = s * pair.t * F_s + k * self._fall(z, pair) / (2 * math.pi)
-        along = along + m / (2 * math.pi) * (
-            1 / root_s - s.square() / roots + k.square() / (roots * root * root_s)
-        )
+        along = along + m / (2 * math.pi) * (1 / root_s - s.square() / roots + k.square() / (roots * root * root_s))
         return safe_divide(across + along.clamp_min(0), scale, otherwise=1.0)
 
     def slope(self, pair: Pair) -> Tensor:
@@ -104,9 +102,7 @@ class GELU(Activation):
     def _fall(z: Saturated, pair: Pair) -> Tensor:
         """Arcsine of S less arcsine of S·c, for either sign of c."""
         forward = pair.t <= 1
-        down = z.arcsine_fall(
-            Pair(pair.q1, pair.q2, torch.where(forward, pair.t, 1), torch.where(forward, pair.u, 1))
-        )
+        down = z.arcsine_fall(Pair(pair.q1, pair.q2, torch.where(forward, pair.t, 1), torch.where(forward, pair.u, 1)))
         across = angle(z.t, z.u) - angle(z.one_minus_S, 1 + z.S)
         return torch.where(forward, down, across)
 

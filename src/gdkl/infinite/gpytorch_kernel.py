@@ -134,10 +134,7 @@ class InfiniteWidthKernel(Kernel):
         )
         members = first.shape[0]
         weights, biases = (
-            v.reshape(*own, v.shape[-1])
-            .expand(*batch, v.shape[-1])
-            .reshape(members, v.shape[-1])
-            .to(x1.dtype)
+            v.reshape(*own, v.shape[-1]).expand(*batch, v.shape[-1]).reshape(members, v.shape[-1]).to(x1.dtype)
             for v in (self.weight_var, self.bias_var)
         )
         results = [

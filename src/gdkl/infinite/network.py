@@ -322,9 +322,7 @@ class InfiniteNetwork(ABC):
         n1, n2 = x1.shape[0], (x1 if x2 is None else x2).shape[0]
         require_memory(
             tensor_bytes(n1 if matched else n1 * n2, numbers, ARRAYS, dtype=dtype),
-            what=f"a kernel of {n1} inputs with gradients"
-            if matched
-            else f"a kernel of {n1} x {n2} with gradients",
+            what=f"a kernel of {n1} inputs with gradients" if matched else f"a kernel of {n1} x {n2} with gradients",
             remedy="Take fewer inputs at a time, or detach them and use torch.no_grad().",
             device=x1.device,
         )
@@ -401,9 +399,7 @@ class InfiniteNetwork(ABC):
             >>> inf.mlp(hidden_layers=2).finite(64)(torch.ones(5, 3)).shape
             torch.Size([5, 1])
         """
-        module = self._finite(
-            whole_number(width, "width", least=1), whole_number(outputs, "outputs", least=1)
-        )
+        module = self._finite(whole_number(width, "width", least=1), whole_number(outputs, "outputs", least=1))
         if example is not None:
             with torch.no_grad():
                 module(example)

@@ -128,9 +128,7 @@ class Flatten(InfiniteNetwork):
         q1 = spread(state.q1)
         q2 = q1 if state.q2 is state.q1 else spread(state.q2)
         new = weighted_sum([state], spread, replace(state, q1=q1, q2=q2), w=1.0, b=0.0)
-        return new.map_pairs(
-            lambda array: array[..., 0, 0], q1=q1[..., 0, 0], q2=q2[..., 0, 0], pixels=Pixels.NONE
-        )
+        return new.map_pairs(lambda array: array[..., 0, 0], q1=q1[..., 0, 0], q2=q2[..., 0, 0], pixels=Pixels.NONE)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         del width, outputs

@@ -94,9 +94,7 @@ class Recursion:
     def diagonal(self, work: Work) -> Tensor:
         """The diagonal of the matrix of the first set with itself."""
         rows = self.net._side(self.x1, work) ** 2
-        parts = [
-            self.net._diagonal(self.x1[part], self.kind) for part in chunk_slices(self.x1.shape[0], rows)
-        ]
+        parts = [self.net._diagonal(self.x1[part], self.kind) for part in chunk_slices(self.x1.shape[0], rows)]
         return torch.cat(parts) if parts else self.x1.new_zeros(0)
 
     def block(self, rows: slice, columns: slice) -> Recursion:

@@ -81,9 +81,7 @@ def open_cached(path: Path, shape: tuple[int, int], dtype: torch.dtype) -> npt.N
             return array
     except (OSError, ValueError, EOFError):
         pass
-    warnings.warn(
-        f"the cached matrix {str(path)!r} is damaged and is computed again.", DataWarning, stacklevel=3
-    )
+    warnings.warn(f"the cached matrix {str(path)!r} is damaged and is computed again.", DataWarning, stacklevel=3)
     return None
 
 

@@ -22,9 +22,7 @@ FEW_FEATURES = 4
 GATHER_BUDGET = 32 * 2**20
 
 
-def vector_state(
-    x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: bool, ntk: bool, gradient: bool
-) -> State:
+def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: bool, ntk: bool, gradient: bool) -> State:
     """Covariances of vectors: variances |x|²/d, correlations from the directions x̂ = x/|x|.
 
     Args:
