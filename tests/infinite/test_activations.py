@@ -153,6 +153,7 @@ def test_quadrature_matches_the_closed_form(fn: Any, closed: inf.InfiniteNetwork
     torch.testing.assert_close(K, exact_K, rtol=0, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::gdkl.numerics.NumericsWarning")
 def test_quadrature_order_is_an_argument():
     x = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     errors = [(inf.Elementwise(torch.erf, order).kernel(x) - inf.Erf().kernel(x)).abs().max() for order in (4, 16, 64)]

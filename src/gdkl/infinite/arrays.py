@@ -69,10 +69,16 @@ def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None) -> Inputs:
 def _tensor(x: ArrayLike, name: str) -> Tensor:
     """One checked set of inputs."""
     if not isinstance(x, Tensor):
-        array = np.asarray(x)
+        try:
+            array = np.asarray(x)
+        except (ValueError, TypeError) as error:
+            raise DataError(f"{name} must be an array of numbers with rows of one length: {error}") from error
         if array.dtype.kind not in "fiub":
             raise DataError(f"{name} must hold real numbers; got an array of {array.dtype}.")
-        x = torch.from_numpy(np.ascontiguousarray(array.astype(np.float64) if array.dtype.kind != "f" else array))
+        # Native byte order, and none of the precisions that torch does not have.
+        kept = array.dtype.kind == "f" and array.dtype.itemsize <= 8
+        dtype = array.dtype.newbyteorder("=") if kept else np.dtype(np.float64)
+        x = torch.from_numpy(np.ascontiguousarray(array.astype(dtype, copy=False)))
     if x.is_complex():
         raise DataError(f"{name} must hold real numbers; got {x.dtype}.")
     if x.dtype not in (torch.float32, torch.float64):

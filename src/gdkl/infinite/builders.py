@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.network import InfiniteNetwork, Sequential, whole_number
 from gdkl.infinite.piecewise import ReLU
 from gdkl.infinite.pooling import Flatten
 from gdkl.infinite.residual import Residual
 from gdkl.infinite.spec import activation_by_name
-from gdkl.numerics import OptionError
 
 
 def mlp(
@@ -30,8 +29,7 @@ def mlp(
         >>> mlp(hidden_layers=1)
         Sequential(Linear(weight_var=1.6, bias_var=0.2), ReLU(), Linear(weight_var=1.6, bias_var=0.2))
     """
-    if hidden_layers < 0:
-        raise OptionError(f"hidden_layers must be at least 0; got {hidden_layers}.")
+    hidden_layers = whole_number(hidden_layers, "hidden_layers", least=0)
     phi = activation_by_name(activation) if isinstance(activation, str) else activation
     layers: list[InfiniteNetwork] = [Linear(weight_var, bias_var)]
     for _ in range(hidden_layers):
@@ -54,8 +52,7 @@ def wide_resnet(blocks: int = 4, weight_var: float = 5.0, bias_var: float = 0.2)
         >>> len(wide_resnet(blocks=2).layers)
         9
     """
-    if blocks < 1:
-        raise OptionError(f"blocks must be at least 1; got {blocks}.")
+    blocks = whole_number(blocks, "blocks", least=1)
 
     def conv(stride: int) -> Conv2d:
         return Conv2d(3, stride, "same", weight_var=weight_var, bias_var=bias_var)

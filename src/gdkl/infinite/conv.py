@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gdkl.infinite.affine import affine
 from gdkl.infinite.finite import FiniteConv2d
-from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
+from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number, plain_sizes, shown_sizes
 from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.sums import weighted_sum
@@ -47,7 +47,12 @@ class Conv2d(InfiniteNetwork):
         weight_var: float = 1.0,
         bias_var: float = 0.0,
     ) -> None:
-        self.window = Window.read(kernel_size, stride, padding, padding_mode)
+        self.window = Window.read(
+            plain_sizes(kernel_size, "kernel_size"),
+            plain_sizes(stride, "stride"),
+            plain_sizes(padding, "padding"),
+            padding_mode,
+        )
         self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
         self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
 
@@ -95,6 +100,26 @@ class Conv2d(InfiniteNetwork):
             "w_var": self.weight_var,
             "b_var": self.bias_var,
         }
+
+    def __repr__(self) -> str:
+        variances = f"weight_var={self.weight_var!r}, bias_var={self.bias_var!r}"
+        return f"Conv2d({window_arguments(self.window)}, {variances})"
+
+
+def window_arguments(window: Window) -> str:
+    """The arguments that make a window, for printing.
+
+    Example:
+        >>> window_arguments(Window((3, 3), (2, 1), "same", "zeros"))
+        "kernel_size=3, stride=(2, 1), padding='same'"
+    """
+    sizes = {
+        "kernel_size": window.size,
+        "stride": window.stride,
+        "padding": 0 if window.padding == "valid" else window.padding,
+    }
+    mode = "" if window.mode == "zeros" else f", padding_mode={window.mode!r}"
+    return ", ".join(f"{name}={shown_sizes(size)!r}" for name, size in sizes.items()) + mode
 
 
 def conv_from_spec(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -11,13 +12,15 @@ from torch import Tensor
 from gdkl.infinite.activation import Activation, Pair
 from gdkl.infinite.network import Spec
 from gdkl.infinite.state import safe_divide, safe_sqrt
-from gdkl.numerics import OptionError
+from gdkl.numerics import NumericsWarning, OptionError
 
 MAX_ORDER = 512
 #: Distance of the nodes. An equidistant rule converges faster than any power for analytic functions under a
 #: Gaussian weight, and unlike a Gauss rule of the same order it does not fold the higher coefficients into
 #: the lower ones.
 SPACING = 1 / 24
+#: Relative error of the expansion at which a warning is given.
+TOLERANCE = 1e-4
 
 
 def _hermite_projection(order: int) -> tuple[Tensor, Tensor]:
@@ -35,6 +38,11 @@ def _hermite_projection(order: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(nodes), torch.from_numpy(functions * half_density * SPACING)
 
 
+def _normalised(a: Tensor) -> Tensor:
+    """Coefficients over their root sum of squares; zero where all are zero."""
+    return safe_divide(a, safe_sqrt(a.square().sum(0)), otherwise=0.0)
+
+
 class Elementwise(Activation):
     """An activation given as a function, for those that have no closed form.
 
@@ -45,6 +53,10 @@ class Elementwise(Activation):
 
     so that the work a pair is ``order`` multiplications and the kernel is positive semi-definite at any
     order.
+
+    Functions with kinks or steps and very large variances need more terms and nodes than there are. The error
+    is estimated for the pairs that occur, from what the expansion leaves and from coarser nodes, and a
+    `NumericsWarning` tells, once a layer, when it exceeds 1e-4 of the kernel.
 
     Args:
         fn: Takes a tensor and returns a tensor of the same shape, in float64, differentiable by autograd.
@@ -65,6 +77,8 @@ class Elementwise(Activation):
             raise OptionError(f"order must be from 2 to {MAX_ORDER}; got {order!r}.")
         self.fn, self.order = fn, int(order)
         self._nodes, self._projection = _hermite_projection(self.order)
+        # A list, which copies of the layer share: they would all say the same.
+        self._told: list[float] = []
 
     def variance(self, q: Tensor) -> Tensor:
         """Σ_m a_m²."""
@@ -75,6 +89,8 @@ class Elementwise(Activation):
         a, b = (self._unit(q) for q in (pair.q1, pair.q2))
         # 1 − c^m = t·(1 + c + … + c^(m−1)): Horner's scheme over the sums of all terms past each power.
         c = 1 - pair.t
+        if not self._told and c.numel() > 0:
+            self._check_terms(a, b, c)
         across = torch.zeros_like(pair.t)
         tail, along = torch.zeros_like(pair.t), torch.zeros_like(pair.t)
         for m in range(self.order + 1, -1, -1):
@@ -89,6 +105,8 @@ class Elementwise(Activation):
         """The same expansion for φ'."""
         a, b = (self._coefficients(q, derivative=True) for q in (pair.q1, pair.q2))
         c = 1 - pair.t
+        if not self._told and c.numel() > 0:
+            self._check_terms(_normalised(a), _normalised(b), c)
         total = torch.zeros_like(pair.t)
         for m in range(self.order + 1, -1, -1):
             total = total * c + a[m] * b[m]
@@ -110,7 +128,52 @@ class Elementwise(Activation):
             left = (part.square() @ projection[0]) - a[..., parity::2].square().sum(-1)
             # Rounding leaves some 1e-16 where nothing is left.
             rest.append(safe_sqrt(torch.where(left > 1e-14 * part.square().amax(-1), left, 0)))
+        if not self._told and q.numel() > 0:
+            self._check_nodes(values.detach())
         return torch.movedim(torch.cat([a, torch.stack(rest, -1)], -1), -1, 0)
+
+    def _check_nodes(self, values: Tensor) -> None:
+        """Warn if the nodes lie too far apart, by what nodes twice and four times as far apart give."""
+        projection = self._projection[:3].to(values.device)
+        square = values.square()
+        total = square @ projection[0]
+
+        def error(of: Tensor, against: Tensor) -> Tensor:
+            fine, middle, coarse = (
+                # Zero, where most kinks and steps are, stays among the nodes.
+                (of[..., (zero := self._nodes.numel() // 2) % step :: step] @ against[zero % step :: step]) * step
+                for step in (1, 2, 4)
+            )
+            # Halving the distance of the nodes gains at least what the halving before has gained.
+            change, before = (middle - fine).abs(), (coarse - middle).abs()
+            return change * safe_divide(change, before, otherwise=1.0).clamp_max(1)
+
+        # Of E[φ²], and of the squares of the first coefficients, as |φ| has a kink where φ² has none.
+        errors = error(square, projection[0])
+        for weights in projection:
+            errors = errors + 2 * (values @ weights).abs() * error(values, weights)
+        self._warn(safe_divide(errors, total, otherwise=0.0))
+
+    def _check_terms(self, a: Tensor, b: Tensor, c: Tensor) -> None:
+        """Warn if the terms are too few for some pair, by what the last two, which stand for the rest, give.
+
+        Where the rest has degrees from the order to about twice the order, its terms c^m are between the two.
+        """
+        a, b, power = a.detach()[-2:].abs(), b.detach()[-2:].abs(), c.detach().abs() ** self.order
+        self._warn((a * b).sum(0) * power * (1 - power))
+
+    def _warn(self, errors: Tensor) -> None:
+        """Warn, once a layer, of errors above `TOLERANCE`."""
+        error = float(errors.amax())
+        if error <= TOLERANCE:
+            return
+        self._told.append(error)
+        warnings.warn(
+            f"{self!r} is integrated with a relative error of about {error:.0e}: use a larger order (up to "
+            f"{MAX_ORDER}), smaller variances, or an activation with a closed form.",
+            NumericsWarning,
+            stacklevel=2,
+        )
 
     def _points(self, q: Tensor) -> Tensor:
         return safe_sqrt(q)[..., None] * self._nodes.to(q.device)
@@ -125,8 +188,7 @@ class Elementwise(Activation):
         return slopes
 
     def _unit(self, q: Tensor) -> Tensor:
-        a = self._coefficients(q)
-        return safe_divide(a, safe_sqrt(a.square().sum(0)), otherwise=0.0)
+        return _normalised(self._coefficients(q))
 
     def function(self, x: Tensor) -> Tensor:
         """The function given."""

@@ -26,6 +26,7 @@ class Saturated:
     """
 
     def __init__(self, pair: Pair, beta: float) -> None:
+        self.beta = beta
         self.p1, self.p2 = 1 / (1 + beta * pair.q1), 1 / (1 + beta * pair.q2)
         self.Q1, self.Q2 = beta * pair.q1 * self.p1, beta * pair.q2 * self.p2
         self.S = safe_sqrt(self.Q1) * safe_sqrt(self.Q2)
@@ -33,11 +34,39 @@ class Saturated:
         self.t = self.one_minus_S + self.S * pair.t
         self.u = self.one_minus_S + self.S * pair.u
         self.root = (self.t * self.u).sqrt()
+        #: Where the variances are so close that differences of functions of them would lose digits.
+        self.close = (self.Q1 - self.Q2).abs() < (self.Q1 + self.Q2) / 8
 
     def arcsine_fall(self, pair: Pair) -> Tensor:
         """Arcsine of S less arcsine of S·c, for c ≥ 0 by sin(α − β) = (sin²α − sin²β) / sin(α + β)."""
         quotient = self.S * pair.t * pair.u / (self.root + (1 - pair.t) * self.root_at_parallel)
         return quotient.clamp(-1, 1).asin()
+
+    def arcsine_steps(self, pair: Pair) -> tuple[Tensor, Tensor, Tensor]:
+        """A = arcsin Q1 − arcsin S, B = arcsin S − arcsin Q2 and A − B, each without cancellation.
+
+        With cosines C = √(1 − Q²) and d = Q1 − Q2, and S² = Q1·Q2,
+
+            sin A = √Q1·d / (√Q1·C_S + √Q2·C1),   sin B = √Q2·d / (√Q1·C2 + √Q2·C_S),
+
+        whose difference has the factor d² and only positive terms beside it.
+        """
+        r1, r2 = safe_sqrt(self.Q1), safe_sqrt(self.Q2)
+        c1, c2 = (self.p1 * (1 + self.Q1)).sqrt(), (self.p2 * (1 + self.Q2)).sqrt()
+        c = self.root_at_parallel
+        d = self.beta * (pair.q1 - pair.q2) * self.p1 * self.p2
+        a, b = (
+            safe_divide(d, r1 * c + r2 * c1, otherwise=0.0),
+            safe_divide(d, r1 * c2 + r2 * c, otherwise=0.0),
+        )
+        sin_A, sin_B = (r1 * a).clamp(-1, 1), (r2 * b).clamp(-1, 1)
+        difference = a * b * safe_divide(self.Q1 + self.Q2, self.Q1 * c2 + self.Q2 * c1, otherwise=0.0)
+        # sin(A − B) = (sin²A − sin²B) / (sin A·cos B + cos A·sin B), where A and B have one sign.
+        cos_A, cos_B = (1 - sin_A.square()).sqrt(), (1 - sin_B.square()).sqrt()
+        sines = sin_A.abs() + sin_B.abs()
+        turned = sin_A.abs() * cos_B + sin_B.abs() * cos_A
+        A_minus_B = (difference * safe_divide(sines, turned, otherwise=1.0)).clamp(-1, 1).asin()
+        return sin_A.asin(), sin_B.asin(), A_minus_B
 
     @property
     def root_at_parallel(self) -> Tensor:
@@ -92,7 +121,11 @@ class Erf(Activation):
         z = Saturated(pair, 2 * self.b**2)
         h1, h2 = arcsine(z.Q1, z.p1), arcsine(z.Q2, z.p2)
         scale = safe_sqrt(h1) * safe_sqrt(h2)
-        across = torch.where(z.Q1 == z.Q2, 0, (scale - arcsine(z.S, z.one_minus_S)).clamp_min(0))
+        hS = arcsine(z.S, z.one_minus_S)
+        # h(Q1)·h(Q2) − h(S)², with h(Q1) = h(S) + A and h(Q2) = h(S) − B.
+        A, B, A_minus_B = z.arcsine_steps(pair)
+        close = safe_divide(hS * A_minus_B - A * B, scale + hS, otherwise=0.0)
+        across = torch.where(z.close, close, scale - hS).clamp_min(0)
         return safe_divide(across + z.arcsine_fall(pair), scale, otherwise=1.0)
 
     def slope(self, pair: Pair) -> Tensor:

@@ -45,7 +45,9 @@ class GELU(Activation):
         root, root_s = z.root / p, z.root_at_parallel / p
         F_s = 0.5 - angle(z.one_minus_S, 1 + z.S) / (2 * math.pi)
         parallel = s * F_s + (s * p).square() * (root_s + 1 / root_s) / (2 * math.pi)
-        across = torch.where(pair.q1 == pair.q2, 0, (scale - parallel).clamp_min(0))
+        total = safe_divide(scale + parallel, s, otherwise=1.0)
+        close = (pair.q1 - pair.q2).abs() < 0.95 * (pair.q1 + pair.q2)
+        across = torch.where(close, s * self._gap(z, pair, F_s) / total, scale - parallel).clamp_min(0)
         # k'(c = 1) − k'(c): products and roots are compared factor by factor, with m = s² − k².
         k = s * (1 - pair.t)
         m = (s * p).square() * (pair.t * pair.u)
@@ -57,11 +59,44 @@ class GELU(Activation):
     def slope(self, pair: Pair) -> Tensor:
         """E[φ'φ'] as above."""
         z = Saturated(pair, 1.0)
-        k = safe_sqrt(pair.q1) * safe_sqrt(pair.q2) * (1 - pair.t)
+        # With k/√P and √(D/P), which stay in range for the largest inputs.
+        quotient = z.S * (1 - pair.t) / z.root
         p = z.p1 * z.p2
         F = 0.5 - angle(z.t, z.u) / (2 * math.pi)
-        D = z.root.square() / p
-        return F + k * p * (3 + pair.q1 + pair.q2 + k.square() / D) / (2 * math.pi * D.sqrt())
+        return F + quotient * p * (3 + pair.q1 + pair.q2 + quotient.square()) / (2 * math.pi)
+
+    @staticmethod
+    def _gap(z: Saturated, pair: Pair, F_s: Tensor) -> Tensor:
+        """(E[φ²](q1)·E[φ²](q2) − k'(c = 1)²) / (q1·q2), which has the factor (q1 − q2)² throughout.
+
+        E[φ²] = q·F + Q²·R/2π with R = r + 1/r and r = √(1 + 2q); k' has s, F_s, S and R_s in their places,
+        with r_s² = 1 + q1 + q2. The mixed terms α = η·F1·R2 and β = F2·R1/η meet 2γ = 2·F_s·R_s by
+        α + β − 2γ = (√α − √β)² + 2(√(αβ) − γ).
+        """
+        some = (pair.q1 > 0) & (pair.q2 > 0)
+        q1, q2 = torch.where(some, pair.q1, 1), torch.where(some, pair.q2, 1)
+        up, down, A_minus_B = (step / (2 * math.pi) for step in z.arcsine_steps(pair))
+        # The larger one first, so that the kernel is symmetric to the last bit.
+        turned = q1 < q2
+        q1, q2 = torch.where(turned, q2, q1), torch.where(turned, q1, q2)
+        A, B = torch.where(turned, -down, up), torch.where(turned, -up, down)
+        F1, F2 = F_s + A, F_s - B
+        F_gap = F_s * A_minus_B - A * B
+        r1, r2, square = (1 + 2 * q1).sqrt(), (1 + 2 * q2).sqrt(), 1 + q1 + q2
+        R1, R2 = r1 + 1 / r1, r2 + 1 / r2
+        R_s = square.sqrt() + square.rsqrt()
+        product, d = r1 * r2, q1 - q2
+        # r1²·r2² − r_s⁴ = −d², and r1 − r2 = 2d / (r1 + r2).
+        slant = 2 * d / (r1 + r2)
+        R_gap = slant.square() / product - d.square() / (product + square) * (1 - 1 / product / square)
+        eta = (q2 / q1).sqrt() * ((1 + q1) / (1 + q2))
+        eta_gap = (d / (1 + q1) / (1 + q2)) * (q1 * q2 - 1) / (safe_sqrt(q1) * safe_sqrt(q2))
+        skew = eta_gap * F1 * R2 + ((A + B) * R2 - F2 * slant * (1 - 1 / product)) / eta
+        mean, gamma = (F1 * F2 * R1 * R2).sqrt(), F_s * R_s
+        mixed = skew.square() / (eta * F1 * R2 + F2 * R1 / eta + 2 * mean)
+        mixed = mixed + 2 * (F_gap * R1 * R2 + F_s.square() * R_gap) / (mean + gamma)
+        weight = safe_sqrt(q1) * safe_sqrt(q2) * z.p1 * z.p2 / (2 * math.pi)
+        return torch.where(some, F_gap + weight * mixed + weight.square() * R_gap, 0)
 
     @staticmethod
     def _fall(z: Saturated, pair: Pair) -> Tensor:

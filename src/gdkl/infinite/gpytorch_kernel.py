@@ -12,11 +12,11 @@ from gpytorch.constraints import Interval, Positive
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from gdkl.infinite.arrays import Inputs
+from gdkl.infinite.arrays import read_inputs
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
-from gdkl.infinite.recursion import Kind
+from gdkl.infinite.recursion import Kind, known_kind
 from gdkl.infinite.residual import Residual
 from gdkl.numerics import DataError, OptionError
 
@@ -64,7 +64,7 @@ class InfiniteWidthKernel(Kernel):
         if not isinstance(net, InfiniteNetwork):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"net must be a network of gdkl.infinite; got {type(net).__name__}.")
         self.net = net
-        self.kind: Kind = kind
+        self.kind: Kind = known_kind(kind)
         self.input_shape = None if input_shape is None else tuple(int(size) for size in input_shape)
         if self.input_shape is not None and (len(self.input_shape) != 3 or min(self.input_shape) < 1):
             raise OptionError(f"input_shape must be (channels, height, width); got {input_shape!r}.")
@@ -158,7 +158,8 @@ class InfiniteWidthKernel(Kernel):
 
     def _one(self, x1: Tensor, x2: Tensor | None, weights: Tensor, biases: Tensor, *, diag: bool) -> Tensor:
         """The kernel of one member of the batch."""
-        inputs = Inputs(x1, x2, as_numpy=False)
+        inputs = read_inputs(x1, x2)
+        x1, x2 = inputs.x1, inputs.x2
         learning = torch.is_grad_enabled() and (weights.requires_grad or biases.requires_grad)
         if not (learning or inputs.needs_grad):
             net = with_variances(self.net, weights.tolist(), biases.tolist())

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
-from gdkl.infinite.gram import Progress, Work, fill
+from gdkl.infinite.gram import ARRAYS, Progress, Work, fill
 from gdkl.infinite.images import image_state
-from gdkl.infinite.recursion import Kind, Recursion, cast, read_out
+from gdkl.infinite.recursion import Kind, Recursion, cast, known_kind, read_out
 from gdkl.infinite.spatial import no_read_out
 from gdkl.infinite.state import Pixels, State
-from gdkl.infinite.store import content_key, open_cached, write_npy
+from gdkl.infinite.store import cache_folder, content_key, open_cached, write_npy
 from gdkl.infinite.vectors import vector_state
-from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory, tensor_bytes
+from gdkl.numerics import (
+    DEFAULT_BUDGET,
+    NumericsWarning,
+    OptionError,
+    chunk_slices,
+    require_memory,
+    tensor_bytes,
+)
 
 if TYPE_CHECKING:
     from gdkl.infinite.fast import ShortWay
@@ -48,6 +55,85 @@ def finite_number(value: float, name: str, *, least: float = -math.inf) -> float
         bound = "finite" if least == -math.inf else f"finite and at least {least:g}"
         raise OptionError(f"{name} must be {bound}; got {value!r}.")
     return number
+
+
+def whole_number(value: Any, name: str, *, least: int) -> int:
+    """A parameter as an int, from any whole number.
+
+    Raises:
+        OptionError: If the value is not a whole number, or too small.
+
+    Example:
+        >>> whole_number(1e6, "memory", least=1)
+        1000000
+    """
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value != int(value) or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return int(value)
+
+
+def _work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
+    """Checked options of the work on a matrix."""
+    if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
+        raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
+    jobs = None if n_jobs is None else whole_number(n_jobs, "n_jobs", least=1)
+    return Work(whole_number(memory, "memory", least=1), jobs, progress)
+
+
+def plain_sizes(value: Any, name: str) -> Any:
+    """A size for height and width with Python's own whole numbers in place of NumPy's.
+
+    Raises:
+        OptionError: If the value is True or False.
+
+    Example:
+        >>> plain_sizes(np.int64(3), "kernel_size")
+        3
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(plain_sizes(size, name) for size in value)
+    if isinstance(value, bool | np.bool_):
+        raise OptionError(f"{name} must be a whole number, or two of them; got {value!r}.")
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def shown_sizes(pair: Any) -> Any:
+    """A size as it may be given: one number where height and width agree.
+
+    Example:
+        >>> shown_sizes((3, 3)), shown_sizes((3, 2)), shown_sizes("same")
+        (3, (3, 2), 'same')
+    """
+    return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else pair
+
+
+def _warn_of_overflow(matrix: Any, inputs: Inputs) -> None:
+    """Warn of a kernel matrix that is not finite, from the few entries that overflow first."""
+    if 0 in matrix.shape:
+        return
+    if inputs.x2 is None:
+        _warn_unless_finite(matrix.diagonal())
+        return
+    # Kernels grow with the inputs: what the largest of either set meets is not finite first.
+    row, column = (int(x.detach().flatten(1).abs().amax(1).argmax()) for x in (inputs.x1, inputs.x2))
+    _warn_unless_finite(matrix[row], matrix[:, column])
+
+
+def _warn_unless_finite(*entries: Any) -> None:
+    """Warn once if an entry is not finite."""
+    tensors = [entry if isinstance(entry, Tensor) else torch.tensor(np.array(entry)) for entry in entries]
+    if all(bool(torch.isfinite(entry).all()) for entry in tensors):
+        return
+    dtype = str(tensors[0].dtype).removeprefix("torch.")
+    wider = "float64, " if dtype == "float32" else ""
+    warnings.warn(
+        f"the kernel overflowed in {dtype}: use {wider}smaller variances or smaller inputs.",
+        NumericsWarning,
+        stacklevel=4,
+    )
 
 
 class InfiniteNetwork(ABC):
@@ -84,7 +170,7 @@ class InfiniteNetwork(ABC):
             out: A ``.npy`` file to write the result to, for matrices that do not fit into memory; it is
                 returned mapped into memory.
             cache_dir: A folder that keeps results by the content of the network and the data; a matrix found
-                there is not computed again.
+                there is not computed again, unless its checksum tells that the file was damaged.
             memory: Bytes that the work may take beside the result.
             n_jobs: How many tiles to compute at a time; None for one a core.
             progress: Called with the number of pairs done and of all pairs.
@@ -105,29 +191,31 @@ class InfiniteNetwork(ABC):
                     [1.6610, 1.0000]])
         """
         inputs = self._read(x1, x2, kind)
-        work = Work(memory, n_jobs, progress)
+        work = _work(memory, n_jobs, progress)
         if inputs.needs_grad:
             if out is not None or cache_dir is not None:
                 raise OptionError("out and cache_dir keep values, not gradients: detach the inputs first.")
-            return self._with_gradient(inputs, kind)
+            result = self._with_gradient(inputs, kind)
+            _warn_of_overflow(result.detach(), inputs)
+            return result
         shape = (inputs.x1.shape[0], inputs.x1.shape[0] if inputs.x2 is None else inputs.x2.shape[0])
 
         def compute(into: Any) -> None:
             self._fill(inputs, kind, into, work)
+            _warn_of_overflow(into, inputs)
 
         if cache_dir is not None:
-            folder = Path(cache_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{content_key(self.to_spec(), kind, inputs.x1, inputs.x2)}.npy"
-            cached = open_cached(path)
-            if cached is None or cached.shape != shape:
-                cached = write_npy(path, shape, inputs.x1.dtype, compute)
+            key = content_key(self.to_spec(), kind, inputs.x1, inputs.x2)
+            path = cache_folder(cache_dir) / f"{key}.npy"
+            cached = open_cached(path, shape, inputs.x1.dtype)
+            if cached is None:
+                cached = write_npy(path, shape, inputs.x1.dtype, compute, checksum=True)
             if out is None:
                 # A copy: what the caller does to it must not reach the cache.
                 return inputs.give(torch.from_numpy(np.array(cached)).to(inputs.x1.device))
 
             def copy(into: Any, source: Any = cached) -> None:
-                for rows in chunk_slices(shape[0], max(1, memory // max(1, 8 * shape[1]))):
+                for rows in chunk_slices(shape[0], max(1, work.memory // max(1, 8 * shape[1]))):
                     into[rows] = source[rows]
 
             compute = copy
@@ -164,7 +252,9 @@ class InfiniteNetwork(ABC):
             return inputs.give(self._diagonal(inputs.x1, kind, gradient=True))
         engine = self._short_way(inputs.x1, inputs.x1, kind) or Recursion(self, inputs.x1, inputs.x1, kind)
         with torch.no_grad():
-            return inputs.give(engine.diagonal(Work()))
+            result = engine.diagonal(Work())
+        _warn_unless_finite(result)
+        return inputs.give(result)
 
     def to_spec(self) -> list[Spec]:
         """The network as a plain JSON list of layers, from which `from_spec` builds it again.
@@ -178,8 +268,7 @@ class InfiniteNetwork(ABC):
 
     def _read(self, x1: ArrayLike, x2: ArrayLike | None, kind: Kind) -> Inputs:
         """Checked inputs of a known kind."""
-        if kind not in get_args(Kind):
-            raise OptionError(f"kind={kind!r} is not known: use 'nngp' or 'ntk'.")
+        known_kind(kind)
         return read_inputs(x1, x2)
 
     def _with_gradient(self, inputs: Inputs, kind: Kind) -> Tensor:
@@ -206,16 +295,37 @@ class InfiniteNetwork(ABC):
         if kind != "nngp" or self._needs_pairs:
             return None
         from gdkl.infinite.fast import ShortWay  # noqa: PLC0415 - it knows all layers, which know us
-        from gdkl.infinite.fast_steps import program  # noqa: PLC0415
+        from gdkl.infinite.fast_steps import Normalise, flat, program  # noqa: PLC0415
 
         steps = program(self)
-        return None if steps is None else ShortWay(steps, x1, x2)
+        if steps is None:
+            return None
+        # Dividing by next to nothing takes the care of the long way.
+        tiny = torch.finfo(x1.dtype).tiny
+        if any(isinstance(step, Normalise) and step.eps < tiny for step in flat(steps)):
+            return None
+        return ShortWay(steps, x1, x2)
 
     def _side(self, x: Tensor, work: Work) -> int:
         """Rows and columns of a tile."""
+        return work.side(*self._numbers_per_pair(x), x.device)
+
+    def _numbers_per_pair(self, x: Tensor) -> tuple[int, torch.dtype]:
+        """Numbers of an array of one pair of inputs, and their precision."""
         pixels = math.prod(x.shape[2:])
-        numbers = pixels**2 if self._needs_pairs else pixels
-        return work.side(numbers, torch.float64 if self._needs_pairs else x.dtype, x.device)
+        return (pixels**2, torch.float64) if self._needs_pairs else (pixels, x.dtype)
+
+    def _require_whole(self, x1: Tensor, x2: Tensor | None, *, matched: bool) -> None:
+        """Refuse work that cannot be cut into tiles, as gradients need it at once, if it does not fit."""
+        self._side(x1, Work())
+        numbers, dtype = self._numbers_per_pair(x1)
+        n1, n2 = x1.shape[0], (x1 if x2 is None else x2).shape[0]
+        require_memory(
+            tensor_bytes(n1 if matched else n1 * n2, numbers, ARRAYS, dtype=dtype),
+            what=f"a kernel of {n1} inputs with gradients" if matched else f"a kernel of {n1} x {n2} with gradients",
+            remedy="Take fewer inputs at a time, or detach them and use torch.no_grad().",
+            device=x1.device,
+        )
 
     def _diagonal(self, x: Tensor, kind: Kind, *, gradient: bool = False) -> Tensor:
         state = self._run(x, None, kind, matched=True, gradient=gradient)
@@ -232,6 +342,8 @@ class InfiniteNetwork(ABC):
     ) -> State:
         """Start a state on the inputs and send it through the network."""
         dtype = x1.dtype
+        if gradient:
+            self._require_whole(x1, x2, matched=matched)
         if self._needs_pairs:
             # Pooling takes differences of covariances, for which half of float32's digits are not enough.
             x1, x2 = x1.double(), None if x2 is None else x2.double()
@@ -287,9 +399,7 @@ class InfiniteNetwork(ABC):
             >>> inf.mlp(hidden_layers=2).finite(64)(torch.ones(5, 3)).shape
             torch.Size([5, 1])
         """
-        if width < 1 or outputs < 1:
-            raise OptionError(f"width and outputs must be at least 1; got {width} and {outputs}.")
-        module = self._finite(width, outputs)
+        module = self._finite(whole_number(width, "width", least=1), whole_number(outputs, "outputs", least=1))
         if example is not None:
             with torch.no_grad():
                 module(example)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import torch
 from torch import nn
 
 from gdkl.infinite.finite import FiniteFunction, channel_norm
@@ -31,8 +32,8 @@ class LayerNorm(InfiniteNetwork):
         self.eps = finite_number(eps, "eps", least=0.0)
 
     def _propagate(self, state: State) -> State:
-        # A zero input stays zero even with eps = 0.
-        tiny = self.eps if self.eps > 0 else 1e-300
+        # A zero input stays zero even with eps = 0, or one that is zero in float32.
+        tiny = max(self.eps, torch.finfo(state.q1.dtype).tiny)
         q1 = state.q1 / (state.q1 + tiny)
         q2 = q1 if state.q2 is state.q1 else state.q2 / (state.q2 + tiny)
         f1, f2 = state.left((state.q1 + tiny).rsqrt()), state.right((state.q2 + tiny).rsqrt())

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gdkl.infinite.conv import window_arguments
 from gdkl.infinite.finite import FiniteAvgPool2d, FiniteFunction, image_mean
-from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.network import InfiniteNetwork, Spec, plain_sizes
 from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.sums import deficit_of_distance, distances, mean_scale, weighted_sum
+from gdkl.numerics import OptionError
 
 #: Distances below so many ulps of what they are the difference of count as zero.
 SNAP = 16
@@ -49,7 +51,12 @@ class AvgPool2d(InfiniteNetwork):
         *,
         count_include_pad: bool = True,
     ) -> None:
-        self.window = Window.read(kernel_size, kernel_size if stride is None else stride, padding, padding_mode)
+        self.window = Window.read(
+            plain_sizes(kernel_size, "kernel_size"),
+            plain_sizes(kernel_size if stride is None else stride, "stride"),
+            plain_sizes(padding, "padding"),
+            padding_mode,
+        )
         self.count_include_pad = bool(count_include_pad)
 
     def _propagate(self, state: State) -> State:
@@ -68,6 +75,9 @@ class AvgPool2d(InfiniteNetwork):
             **self.window.spec(),
             "normalize_edges": not self.count_include_pad,
         }
+
+    def __repr__(self) -> str:
+        return f"AvgPool2d({window_arguments(self.window)}, count_include_pad={self.count_include_pad!r})"
 
 
 class GlobalAvgPool2d(InfiniteNetwork):
@@ -196,5 +206,7 @@ def pool_from_spec(
         >>> pool_from_spec([2, 2], [2, 2], "VALID").window.size
         (2, 2)
     """
+    if not isinstance(normalize_edges, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"normalize_edges must be true or false; got {normalize_edges!r}.")
     read = Window.from_spec(window, strides, padding, padding_mode)
     return AvgPool2d(read.size, read.stride, read.padding, read.mode, count_include_pad=not normalize_edges)

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.gram import Work
 from gdkl.infinite.state import State
-from gdkl.numerics import chunk_slices
+from gdkl.numerics import OptionError, chunk_slices
 
 if TYPE_CHECKING:
     from gdkl.infinite.network import InfiniteNetwork
 
 #: Which kernel: the prior covariance of the network, or the kernel of its training by gradient flow.
 Kind: TypeAlias = Literal["nngp", "ntk"]
+
+
+def known_kind(kind: Kind) -> Kind:
+    """A kind of kernel, refused if there is none of that name.
+
+    Raises:
+        OptionError: If the kind is not known.
+
+    Example:
+        >>> known_kind("ntk")
+        'ntk'
+    """
+    if kind not in get_args(Kind):
+        raise OptionError(f"kind={kind!r} is not known: use 'nngp' or 'ntk'.")
+    return kind
 
 
 def read_out(state: State, kind: Kind) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from typing import Any
 
 from gdkl.infinite.conv import conv_from_spec
@@ -50,6 +51,8 @@ def from_spec(layers: Sequence[Mapping[str, Any]]) -> Sequential:
         >>> from_spec([{"op": "dense", "w_var": 2.0, "b_var": 0.1}, {"op": "act", "name": "relu"}])
         Sequential(Linear(weight_var=2.0, bias_var=0.1), ReLU())
     """
+    if not isinstance(layers, Sequence) or isinstance(layers, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"a network's spec must be a list of layers; got {layers!r}.")
     return Sequential(*(_layer(spec) for spec in layers))
 
 
@@ -63,26 +66,37 @@ def activation_by_name(name: str, **parameters: float) -> InfiniteNetwork:
         >>> activation_by_name("leaky_relu", alpha=0.1)
         LeakyReLU(alpha=0.1)
     """
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"activation {name!r} is not known: use one of {', '.join(sorted(ACTIVATIONS))}.")
-    try:
-        return ACTIVATIONS[name](**parameters)
-    except TypeError as error:
-        raise OptionError(f"activation {name!r} does not take {sorted(parameters)}.") from error
+    return _built(ACTIVATIONS[name], parameters, f"activation {name!r}")
 
 
 def _layer(spec: Mapping[str, Any]) -> InfiniteNetwork:
-    rest = {key: value for key, value in spec.items() if key != "op"}
+    if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"a layer of a spec must be a mapping with an 'op'; got {spec!r}.")
+    rest = {str(key): value for key, value in spec.items() if key != "op"}
     op = spec.get("op")
     if op == "act":
-        return activation_by_name(rest.pop("name", ""), **rest)
+        if "name" not in rest:
+            raise OptionError("op 'act' lacks the entries name.")
+        return activation_by_name(rest.pop("name"), **rest)
     build = _BUILDERS.get(str(op))
     if build is None:
         raise OptionError(f"op {op!r} is not known: use one of {', '.join(['act', *sorted(_BUILDERS)])}.")
-    try:
-        return build(**rest)
-    except TypeError as error:
-        raise OptionError(f"op {op!r} does not take the entries {sorted(rest)}.") from error
+    return _built(build, rest, f"op {op!r}")
+
+
+def _built(build: Callable[..., InfiniteNetwork], entries: Mapping[str, Any], what: str) -> InfiniteNetwork:
+    """A layer from its entries, none unknown and none missing."""
+    known = signature(build).parameters
+    unknown = [name for name in entries if name not in known]
+    if unknown:
+        takes = ", ".join(known) or "none"
+        raise OptionError(f"{what} does not take the entries {', '.join(unknown)}; it takes {takes}.")
+    missing = [name for name in known if name not in entries and known[name].default is Parameter.empty]
+    if missing:
+        raise OptionError(f"{what} lacks the entries {', '.join(missing)}.")
+    return build(**entries)
 
 
 def _dense(w_var: float, b_var: float) -> InfiniteNetwork:

@@ -6,19 +6,24 @@ import hashlib
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.numerics import OptionError
+from gdkl.numerics import DataWarning, OptionError
 
 #: Part of every key: raised when the numbers that the same network gives change beyond rounding.
-CACHE_VERSION = 1
+CACHE_VERSION = 2
+#: Bytes of the checksum at the end of a cached file, behind the matrix, where NumPy does not look.
+CHECKSUM_BYTES = 32
+#: Bytes of a file that are read at a time.
+READ_BYTES = 2**22
 
 
 def content_key(spec: list[dict[str, Any]], kind: str, x1: Tensor, x2: Tensor | None) -> str:
@@ -40,12 +45,57 @@ def content_key(spec: list[dict[str, Any]], kind: str, x1: Tensor, x2: Tensor | 
     return digest.hexdigest()
 
 
-def open_cached(path: Path) -> npt.NDArray[Any] | None:
-    """A matrix from the cache, mapped into memory; None if it is not there or not readable."""
+def cache_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of a cache, made if need be; ``~`` stands for the home folder.
+
+    Raises:
+        OptionError: If there cannot be such a folder.
+    """
     try:
-        return np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError):
+        folder = Path(path).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, TypeError, RuntimeError) as error:
+        raise OptionError(f"cache_dir must name a folder that can be written to; got {path!r}.") from error
+    return folder
+
+
+def open_cached(path: Path, shape: tuple[int, int], dtype: torch.dtype) -> npt.NDArray[Any] | None:
+    """A matrix from the cache, mapped into memory; None, with a warning, if it is not what was written there.
+
+    Args:
+        path: The file.
+        shape: What the matrix must have.
+        dtype: What its numbers must be.
+
+    Returns:
+        The matrix; None if it has to be computed.
+    """
+    if not path.exists():
         return None
+    try:
+        size = path.stat().st_size - CHECKSUM_BYTES
+        with path.open("rb") as file:
+            sound = size > 0 and _checksum(file, size) == file.read()
+        array: Any = np.load(path, mmap_mode="r") if sound else None
+        if isinstance(array, np.ndarray) and (array.shape, array.dtype) == (shape, _numpy_dtype(dtype)):
+            return array
+    except (OSError, ValueError, EOFError):
+        pass
+    warnings.warn(f"the cached matrix {str(path)!r} is damaged and is computed again.", DataWarning, stacklevel=3)
+    return None
+
+
+def _checksum(file: BinaryIO, size: int) -> bytes:
+    """The checksum of the next bytes of a file."""
+    digest = hashlib.sha256()
+    while size > 0 and (part := file.read(min(size, READ_BYTES))):
+        digest.update(part)
+        size -= len(part)
+    return digest.digest()
+
+
+def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    return np.dtype(np.float32 if dtype == torch.float32 else np.float64)
 
 
 def write_npy(
@@ -53,29 +103,42 @@ def write_npy(
     shape: tuple[int, int],
     dtype: torch.dtype,
     fill: Callable[[npt.NDArray[Any]], None],
+    *,
+    checksum: bool = False,
 ) -> npt.NDArray[Any]:
     """Let a function fill a ``.npy`` file; the file appears under its name only when it is complete.
 
+    Args:
+        path: The file; ``~`` stands for the home folder.
+        shape: Shape of the matrix.
+        dtype: Its numbers.
+        fill: Writes them.
+        checksum: Whether a checksum follows the matrix, for `open_cached`.
+
     Raises:
-        OptionError: If the path does not end in ``.npy`` or its folder does not exist.
+        OptionError: If the path does not end in ``.npy``, names a folder, or its folder does not exist.
 
     Returns:
         The file, mapped into memory.
     """
-    path = Path(path)
-    if path.suffix != ".npy":
+    try:
+        path = Path(path).expanduser()
+    except (TypeError, RuntimeError) as error:
+        raise OptionError(f"out must name a .npy file; got {path!r}.") from error
+    if path.suffix != ".npy" or path.is_dir():
         raise OptionError(f"out must name a .npy file; got {str(path)!r}.")
     if not path.parent.is_dir():
         raise OptionError(f"the folder {str(path.parent)!r} does not exist: create it first.")
     handle, name = tempfile.mkstemp(suffix=".partial", prefix=path.stem, dir=path.parent)
     os.close(handle)
     try:
-        array = np.lib.format.open_memmap(
-            name, mode="w+", dtype=np.float32 if dtype == torch.float32 else np.float64, shape=shape
-        )
+        array = np.lib.format.open_memmap(name, mode="w+", dtype=_numpy_dtype(dtype), shape=shape)
         fill(array)
         array.flush()
         del array
+        if checksum:
+            with Path(name).open("r+b") as file:
+                file.write(_checksum(file, Path(name).stat().st_size))
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

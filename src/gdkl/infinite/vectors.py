@@ -144,7 +144,7 @@ def _sharpen(t: Tensor, x1: Tensor, x2: Tensor) -> None:
     near = (t < PARALLEL).nonzero()
     for part in chunk_slices(near.shape[0], rows_per_chunk(10 * 8 * x1.shape[1], GATHER_BUDGET)):
         i, j = near[part].unbind(1)
-        a, b = x1[i].double(), x2[j].double()
+        a, b = _near_one(x1[i].double()), _near_one(x2[j].double())
         square = a.square().sum(-1, keepdim=True)
         factor = (a * b).sum(-1, keepdim=True) / square
         product = factor * a
@@ -153,6 +153,14 @@ def _sharpen(t: Tensor, x1: Tensor, x2: Tensor) -> None:
         rest = rest - (rest * a).sum(-1, keepdim=True) / square * a
         sine = rest.square().sum(-1) / b.square().sum(-1)
         t[i, j] = sine / (1 + (1 - sine).clamp_min(0).sqrt())
+
+
+def _near_one(x: Tensor) -> Tensor:
+    """Each row times that power of two, exactly, that brings it near one: no square leaves the range."""
+    exponent = -torch.frexp(x.abs().amax(-1, keepdim=True)).exponent
+    # In two steps, as the power itself leaves the range for the smallest numbers.
+    half = exponent // 2
+    return torch.ldexp(torch.ldexp(x, half), exponent - half)
 
 
 def _product_error(a: Tensor, b: Tensor, product: Tensor) -> Tensor:
