@@ -105,6 +105,8 @@ DENSE: dict[str, Callable[..., Tensor]] = {
 }
 
 
+# Kinks are beyond quadrature, which says so; sampling is coarser still.
+@pytest.mark.filterwarnings("ignore:Elementwise.*is integrated with:gdkl.numerics.NumericsWarning")
 @pytest.mark.parametrize("name", DENSE)
 def test_vectors_by_sampling(name: str):
     def build(width: int) -> nn.Module:
@@ -126,6 +128,8 @@ MODULES = [
 ]
 
 
+# Kinks are beyond quadrature, which says so; sampling is coarser still.
+@pytest.mark.filterwarnings("ignore:Elementwise.*is integrated with:gdkl.numerics.NumericsWarning")
 @pytest.mark.parametrize("activation", MODULES, ids=repr)
 def test_attributes_of_modules_by_sampling(activation: nn.Module):
     check(lambda width: nn.Sequential(nn.Linear(3, width), activation, nn.Linear(width, width)), (3,))

@@ -6,6 +6,7 @@ from torch import nn
 
 from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
 from gdkl.infinite.state import State
+from gdkl.numerics import OptionError
 
 
 class Identity(InfiniteNetwork):
@@ -42,6 +43,8 @@ class Dropout(InfiniteNetwork):
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = finite_number(p, "p", least=0.0)
+        if self.p > 1:
+            raise OptionError(f"p must be a share between 0 and 1; got {p!r}.")
 
     def _propagate(self, state: State) -> State:
         return state
