@@ -7,7 +7,6 @@ import operator
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -18,132 +17,28 @@ from torch.nn.utils.parametrize import is_parametrized
 from gdkl.infinite.activation import Activation
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.elementwise import Elementwise
-from gdkl.infinite.erf import Erf
-from gdkl.infinite.gelu import GELU
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
 from gdkl.infinite.norm import LayerNorm
-from gdkl.infinite.piecewise import Abs, LeakyReLU, ReLU, Sign
+from gdkl.infinite.piecewise import LeakyReLU, ReLU
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
 from gdkl.infinite.residual import Residual, is_odd
-from gdkl.infinite.waves import Cos, Sin
+from gdkl.infinite.torch_calls import (
+    CALLS,
+    REQUIRED,
+    Options,
+    adaptive_pool,
+    average_pool,
+    flatten,
+    gelu,
+    layer_norm,
+)
 from gdkl.numerics import GdklWarning, OptionError
 
 #: A variance for every layer, or a function of a layer that gives one, or gives the pair of both.
 Variance: TypeAlias = float | Callable[[nn.Module], Any]
 
-#: The options of a call by name, all of them.
-Options: TypeAlias = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A function or method of tensors: its arguments behind the tensor, in order, and the twin of a call.
-
-    Every argument that torch's function has is listed here, so that none of a call is ever ignored.
-
-    Attributes:
-        defaults: Arguments with their defaults, ``_REQUIRED`` for those without one.
-        twin: The layer for a call with these arguments.
-        fixed: Arguments that must stay at their defaults.
-    """
-
-    defaults: Options
-    twin: Callable[[Options], InfiniteNetwork]
-    fixed: tuple[str, ...] = ()
-
-
-_REQUIRED: Any = object()
-
-
-def _plain(layer: Callable[[], InfiniteNetwork]) -> _Call:
-    return _Call({}, lambda _: layer())
-
-
-def _smooth(function: Callable[..., Any], **defaults: float) -> _Call:
-    """A function that goes through quadrature, with its parameters."""
-
-    def twin(options: Options) -> InfiniteNetwork:
-        parameters = {name: options[name] for name in defaults}
-        return Elementwise(partial(function, **parameters) if parameters else function)
-
-    return _Call({**defaults, "inplace": False}, twin)
-
-
-def _gelu(approximate: str) -> InfiniteNetwork:
-    if approximate not in ("none", "tanh"):
-        raise OptionError(f"approximate must be 'none' or 'tanh'; got approximate={approximate!r}.")
-    return GELU() if approximate == "none" else Elementwise(partial(functional.gelu, approximate=approximate))
-
-
-def _average(options: Options) -> AvgPool2d:
-    # torch takes an empty stride for none.
-    return AvgPool2d(
-        options["kernel_size"],
-        options["stride"] or None,
-        options["padding"],
-        count_include_pad=bool(options["count_include_pad"]),
-    )
-
-
-#: Functions and methods of tensors by name.
-_CALLS: dict[str, _Call] = {
-    "relu": _Call({"inplace": False}, lambda _: ReLU()),
-    "leaky_relu": _Call(
-        {"negative_slope": 0.01, "inplace": False}, lambda options: LeakyReLU(options["negative_slope"])
-    ),
-    "abs": _plain(Abs),
-    "sign": _plain(Sign),
-    "sin": _plain(Sin),
-    "cos": _plain(Cos),
-    "erf": _plain(Erf),
-    "special_erf": _plain(Erf),
-    "tanh": _plain(lambda: Elementwise(torch.tanh)),
-    "sigmoid": _plain(lambda: Elementwise(torch.sigmoid)),
-    "softsign": _plain(lambda: Elementwise(functional.softsign)),
-    "silu": _smooth(functional.silu),
-    "mish": _smooth(functional.mish),
-    "selu": _smooth(functional.selu),
-    "elu": _smooth(functional.elu, alpha=1.0),
-    "celu": _smooth(functional.celu, alpha=1.0),
-    "hardtanh": _smooth(functional.hardtanh, min_val=-1.0, max_val=1.0),
-    "softplus": _Call(
-        {"beta": 1.0, "threshold": 20.0},
-        lambda options: Elementwise(partial(functional.softplus, **options)),
-    ),
-    "gelu": _Call({"approximate": "none"}, lambda options: _gelu(options["approximate"])),
-    # The twin is the network as evaluated, so that the mode of training has no effect.
-    "dropout": _Call({"p": 0.5, "training": True, "inplace": False}, lambda options: Dropout(float(options["p"]))),
-    "contiguous": _plain(Identity),
-    "flatten": _Call(
-        {"start_dim": 0, "end_dim": -1},
-        lambda options: _flatten(options["start_dim"], options["end_dim"]),
-    ),
-    "mean": _Call(
-        {"dim": None, "keepdim": False, "dtype": None},
-        lambda options: _mean(options["dim"]),
-        fixed=("dtype",),
-    ),
-    "adaptive_avg_pool2d": _Call({"output_size": _REQUIRED}, lambda options: _adaptive(options["output_size"])),
-    "avg_pool2d": _Call(
-        {
-            "kernel_size": _REQUIRED,
-            "stride": None,
-            "padding": 0,
-            "ceil_mode": False,
-            "count_include_pad": True,
-            "divisor_override": None,
-        },
-        _average,
-        fixed=("ceil_mode", "divisor_override"),
-    ),
-    "layer_norm": _Call(
-        {"normalized_shape": _REQUIRED, "weight": None, "bias": None, "eps": 1e-5},
-        lambda options: _norm(options["normalized_shape"], options["eps"]),
-        fixed=("weight", "bias"),
-    ),
-}
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
@@ -316,7 +211,7 @@ class _Reader:
 
     def _addends(self, node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
         """The two tensors of an addition, or one where the other is the number zero."""
-        options = _bound(node, {"other": _REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
+        options = _bound(node, {"other": REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
         first = node.args[0] if node.args else node.kwargs["input"]
         tensors = [part for part in (first, options["other"]) if isinstance(part, fx.Node) and not _is_size(part)]
         if len(tensors) == 2:
@@ -352,8 +247,8 @@ class _Reader:
         name = _name(node)
         if node.op == "call_module":
             inplace = bool(getattr(self.modules[str(node.target)], "inplace", False))
-        elif name.removesuffix("_") in _CALLS:
-            call = _CALLS[name.removesuffix("_")]
+        elif name.removesuffix("_") in CALLS:
+            call = CALLS[name.removesuffix("_")]
             inplace = bool(_bound(node, call.defaults).get("inplace", False)) or name.endswith("_")
         else:
             inplace = node.target is operator.iadd or (name.endswith("_") and not name.startswith("__"))
@@ -487,7 +382,7 @@ def _name(node: fx.Node) -> str:
 def _keeps_pixels(node: fx.Node) -> bool:
     """Whether a mean over all pixels leaves images of one pixel."""
     if node.op != "call_module" and _name(node) == "mean":
-        return bool(_bound(node, _CALLS["mean"].defaults)["keepdim"])
+        return bool(_bound(node, CALLS["mean"].defaults)["keepdim"])
     return True
 
 
@@ -514,7 +409,7 @@ def _bound(node: fx.Node, defaults: Options, fixed: tuple[str, ...] = ()) -> Opt
             raise OptionError(f"{where} computes its argument {name}, which has no infinite twin.")
     options = defaults | options
     for name, value in options.items():
-        if value is _REQUIRED:
+        if value is REQUIRED:
             raise OptionError(f"{where} lacks the argument {name}.")
     return options
 
@@ -547,52 +442,28 @@ def _module_without_weights(layer: nn.Module) -> InfiniteNetwork | None:
     if isinstance(layer, nn.LeakyReLU):
         return LeakyReLU(layer.negative_slope)
     if isinstance(layer, nn.GELU):
-        return _gelu(layer.approximate)
+        return gelu(layer.approximate)
     if isinstance(layer, nn.Identity):
         return Identity()
     if isinstance(layer, _DROPOUTS):
         return Dropout(layer.p)
     if isinstance(layer, nn.Flatten):
-        return _flatten(layer.start_dim, layer.end_dim)
+        return flatten(layer.start_dim, layer.end_dim)
     if isinstance(layer, nn.LayerNorm):
-        return _norm(layer.normalized_shape, layer.eps)
+        return layer_norm(layer.normalized_shape, layer.eps)
     if isinstance(layer, nn.AdaptiveAvgPool2d):
-        return _adaptive(layer.output_size)
+        return adaptive_pool(layer.output_size)
     if isinstance(layer, nn.AvgPool2d):
         for name, value in (("ceil_mode", False), ("divisor_override", None)):
             if getattr(layer, name) != value:
                 raise OptionError(f"it has no infinite twin with {name}={getattr(layer, name)!r}.")
-        return _average(vars(layer))
+        return average_pool(vars(layer))
     if isinstance(layer, _SMOOTH):
         # Quadrature calls the module itself, parameters and all, but must keep its own points.
         twin: Any = copy.copy(layer)
         twin.inplace = False
         return Elementwise(twin.forward)
     return None
-
-
-def _flatten(start: int, end: int) -> Flatten:
-    if (start, end) != (1, -1):
-        raise OptionError(f"only flatten(1) has an infinite twin; got start_dim={start}, end_dim={end}.")
-    return Flatten()
-
-
-def _norm(shape: Any, eps: float) -> LayerNorm:
-    if isinstance(shape, tuple | list) and len(shape) != 1:
-        raise OptionError(f"layer norm must be over one axis; got normalized_shape={shape}.")
-    return LayerNorm(eps)
-
-
-def _adaptive(size: Any) -> GlobalAvgPool2d:
-    if size not in (1, (1, 1), [1, 1]):
-        raise OptionError(f"only output_size=1 has an infinite twin; got output_size={size}.")
-    return GlobalAvgPool2d()
-
-
-def _mean(dims: Any) -> GlobalAvgPool2d:
-    if not isinstance(dims, tuple | list) or sorted(dim % 4 for dim in dims) != [2, 3]:
-        raise OptionError(f"only a mean over the pixels, dim=(2, 3), has an infinite twin; got dim={dims}.")
-    return GlobalAvgPool2d()
 
 
 def _operation(node: fx.Node) -> InfiniteNetwork:
@@ -606,7 +477,7 @@ def _operation(node: fx.Node) -> InfiniteNetwork:
         if len(sizes) != 2 or not _is_batch_size(sizes[0]) or sizes[1] != -1 or node.kwargs:
             raise OptionError(f"{where} has an infinite twin only as flatten(1) or {name}(x.size(0), -1).")
         return Flatten()
-    call = _CALLS.get(name.removesuffix("_"))
+    call = CALLS.get(name.removesuffix("_"))
     if call is None or not _is_of_torch(node):
         raise OptionError(f"{where} has no infinite twin.")
     options = _bound(node, call.defaults, call.fixed)
