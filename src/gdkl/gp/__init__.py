@@ -4,7 +4,7 @@ from gdkl.gp.conditioning import Marginals, condition, evidence_terms
 from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
 from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
-from gdkl.gp.rbf import scaled_rbf, squared_distances
+from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
 
 __all__ = [
     "NOISE_FLOOR",
@@ -18,6 +18,7 @@ __all__ = [
     "Split",
     "condition",
     "evidence_terms",
+    "leading_rbf",
     "rbf_kernel",
     "scaled_rbf",
     "squared_distances",

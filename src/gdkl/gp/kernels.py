@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor, nn
 
-from gdkl.gp.rbf import scaled_rbf
+from gdkl.gp.rbf import leading_rbf, scaled_rbf
 
 #: Where lengthscale and output scale start: GPyTorch's own value, softplus(0).
 _START = math.log(2)
@@ -91,6 +91,14 @@ class GPyTorchKernel(nn.Module):
     def gram(self, x: Tensor) -> Tensor:
         """Covariances of a set of rows with itself."""
         return self._evaluate(x, None)
+
+    def leading(self, x: Tensor, count: int) -> Tensor:
+        """Covariances of all rows with the first ``count`` of them, shape ``(..., n, count)``: the block of a step."""
+        parts = self._scaled_rbf()
+        if parts is None:
+            return self._evaluate(x, x[..., :count, :])
+        scale, lengthscale = parts
+        return leading_rbf(x, count, lengthscale, scale)
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""

@@ -73,6 +73,44 @@ class _ScaledRBF(Function):
         return grad_x1, _sum_to(_pull(H.mT, x2, x1), x2.shape), grad_lengthscale, grad_scale
 
 
+class _LeadingRBF(Function):
+    """K = s·exp(S / ℓ²), S = −½|a − b|², of all rows a with the first few b; see `leading_rbf`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Tensor:
+        a = x - x[..., :count, :].mean(dim=-2, keepdim=True)
+        half = 0.5 * a.square().sum(dim=-1)
+        S = a @ a[..., :count, :].mT
+        S.sub_(half.unsqueeze(-1)).sub_(half[..., :count].unsqueeze(-2)).clamp_max_(0)
+        S[..., :count, :].diagonal(dim1=-2, dim2=-1).zero_()
+        K = (S * lengthscale.pow(-2)).exp_().mul_(scale[..., None, None])
+        ctx.save_for_backward(a, lengthscale, scale, K)
+        return K
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        # With P = G∘K: ∂/∂s = ΣP / s and ∂/∂S = P / ℓ². The sums ∂(ΣP∘S)/∂a are −Σ_j P_ij (a_i − b_j), and because S is
+        # a quadratic form, twice ΣP∘S is their inner product with the rows: S itself need not be kept.
+        a, lengthscale, scale, K = cast("tuple[Tensor, ...]", ctx.saved_tensors)
+        b = a[..., : K.shape[-1], :]
+        P = gradients[0] * K
+        grad_scale = _sum_to(P.sum(dim=(-2, -1)) / scale, scale.shape)
+        pull = torch.baddbmm(*_flat(P.sum(dim=-1, keepdim=True) * -a, P, b.expand(*P.shape[:-2], *b.shape[-2:])))
+        pull = pull.reshape(*P.shape[:-2], *a.shape[-2:])
+        pull[..., : b.shape[-2], :] += P.mT @ a - P.sum(dim=-2).unsqueeze(-1) * b
+        sum_PS = 0.5 * (pull * a).sum(dim=(-2, -1), keepdim=True)
+        grad_lengthscale = _sum_to(-2 * sum_PS * lengthscale.pow(-3), lengthscale.shape)
+        return _sum_to(pull * lengthscale.pow(-2), a.shape), None, grad_lengthscale, grad_scale
+
+
+def _flat(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """One leading dimension each, as `torch.baddbmm` wants it."""
+    return tuple(value.reshape(-1, *value.shape[-2:]) for value in tensors)
+
+
 def _pull(H: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """2 Σ_j H_ij (a_i − b_j), the rows taken from a centre so that large offsets cancel before they are multiplied."""
     centre = b.mean(dim=-2, keepdim=True)
@@ -105,3 +143,27 @@ def scaled_rbf(x1: Tensor, x2: Tensor | None, lengthscale: Tensor, scale: Tensor
         x1, x2 = x1 / lengthscale, None if x2 is None else x2 / lengthscale
         lengthscale = torch.ones_like(lengthscale[..., :1])
     return cast(Tensor, _ScaledRBF.apply(x1, x2, lengthscale, scale))
+
+
+def leading_rbf(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Tensor:
+    """Kernel s·exp(−|a − b|² / 2ℓ²) of all rows with the first ``count`` of them, in one block.
+
+    This is what a training step needs: the first rows are those observed, so K₁₁ and K₂₁ lie above each other.
+
+    Args:
+        x: Rows, shape ``(..., n, d)``.
+        count: Number of leading rows.
+        lengthscale: Shape ``(..., 1, 1)``, or ``(..., 1, d)`` for one a column.
+        scale: Shape ``(...)``.
+
+    Returns:
+        Covariances ``(..., n, count)``; the diagonal is exactly ``scale``.
+
+    Example:
+        >>> leading_rbf(torch.zeros(3, 1), 2, torch.ones(1, 1), torch.tensor(4.0)).shape
+        torch.Size([3, 2])
+    """
+    if lengthscale.shape[-1] > 1:
+        x = x / lengthscale
+        lengthscale = torch.ones_like(lengthscale[..., :1])
+    return cast(Tensor, _LeadingRBF.apply(x, count, lengthscale, scale))

@@ -56,40 +56,34 @@ class Guide:
             Means and variances, ``(..., members, outputs, n2)``.
         """
         observed, held_out = split
-        K11, K21 = self._blocks(observed, held_out)
         variances = self.gram.diagonal(dim1=-2, dim2=-1)
         k22 = torch.take_along_dim(variances.expand(*held_out.shape[:-1], -1), held_out, dim=-1)
-        y1 = take_targets(self.targets, observed)
         # Work on the normalised Gram with the noise divided by the scale: one product less, and outputs
         # whose ratio is the same could share a factor.
         unit = condition(
-            K11.unsqueeze(-3),
-            K21.unsqueeze(-3),
+            self._block(split).unsqueeze(-3),
             k22.unsqueeze(-2),
-            y1,
+            take_targets(self.targets, observed),
             self.noise / self.scale,
             name=_MATRIX_NAME,
         )
         return Marginals(unit.mean, self.scale.unsqueeze(-1) * unit.variance)
 
-    def _blocks(self, observed: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
-        """K₁₁ and K₂₁ of each split: whole rows first, then columns, which is faster than entry by entry."""
+    def _block(self, split: Split) -> Tensor:
+        """K₁₁ with K₂₁ below it for each split: columns first, then whole rows, faster than entry by entry."""
         members = self.gram.shape[0]
-        K11 = self.gram.new_empty(*observed.shape, observed.shape[-1])
-        K21 = self.gram.new_empty(*held_out.shape, observed.shape[-1])
-        flat = (value.flatten(0, -3) for value in (K11, K21))
-        indices = (index.flatten(0, -2) for index in (observed, held_out))
-        for count, (k11, k21, one, two) in enumerate(zip(*flat, *indices, strict=True)):
-            columns = self.gram[count % members].index_select(1, one)
-            torch.index_select(columns, 0, one, out=k11)
-            torch.index_select(columns, 0, two, out=k21)
-        return K11, K21
+        order = torch.cat(split, dim=-1)
+        block = self.gram.new_empty(*order.shape, split.observed.shape[-1])
+        entries = zip(*(value.flatten(0, -2) for value in (split.observed, order)), block.flatten(0, -3), strict=True)
+        for count, (one, both, out) in enumerate(entries):
+            torch.index_select(self.gram[count % members].index_select(1, one), 0, both, out=out)
+        return block
 
     def bytes_per_split(self) -> int:
         """Peak memory that `posterior` takes for one split of all members."""
         members, outputs, n = self.targets.shape
-        # K11, its noisy copy, its factor, and the right-hand side with its solution.
-        return members * outputs * tensor_bytes(5, n // 2 + 1, n // 2 + 1, dtype=self.gram.dtype)
+        # K11 and K21 with a copy in the making, K11 with its noise, its factor, and the solution.
+        return members * outputs * tensor_bytes(7, n // 2 + 1, n // 2 + 1, dtype=self.gram.dtype)
 
     def predictor(self, rows: Tensor) -> ExactPosterior:
         """The guide as a model of its own, conditioned on all rows ``(members, n, d)``."""

@@ -79,13 +79,12 @@ class DeepKernel(nn.Module):
 
         The network sees all rows once; only K₁₁, K₂₁ and a diagonal are formed.
         """
-        features = self.network(data.rows)
-        observed = take_rows(features, split.observed).unsqueeze(-3)
-        held_out = take_rows(features, split.held_out).unsqueeze(-3)
+        # Sorting the rows, not the features, leaves nothing to differentiate.
+        features = self.network(take_rows(data.rows, torch.cat(split, dim=-1))).unsqueeze(-3)
+        n1 = split.observed.shape[-1]
         return condition(
-            self.kernel.gram(observed),
-            self.kernel.cross(held_out, observed),
-            self.kernel.diagonal(held_out),
+            self.kernel.leading(features, n1),
+            self.kernel.diagonal(features[..., n1:, :]),
             take_targets(data.targets, split.observed),
             self.noise(),
             name=_MATRIX_NAME,
@@ -93,7 +92,7 @@ class DeepKernel(nn.Module):
 
     def gram(self, data: TrainingData) -> Tensor:
         """Kernel over all training rows, ``(members, outputs, n, n)``."""
-        return self.kernel.gram(self.network(data.rows).unsqueeze(-3))
+        return self.kernel.leading(self.network(data.rows).unsqueeze(-3), data.n)
 
 
 def build_deep_kernel(data: TrainingData, options: DeepKernelOptions) -> DeepKernel:
