@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
@@ -39,14 +40,14 @@ def _data(n: int, d: int = 13) -> TrainingData:
     return TrainingData(rows, ((targets - targets.mean()) / targets.std()).unsqueeze(1))
 
 
-def our_steps(data: TrainingData) -> dict[str, Callable[[], None]]:
+def our_steps(data: TrainingData, spare: Executor | None = None) -> dict[str, Callable[[], None]]:
     """Our guided step and our DKL step, each as the training loop runs it."""
     torch.manual_seed(0)
     guide = fit_guide(as_kernel_function(infinite.mlp()), data.rows, data.targets)
     options = DeepKernelOptions(Schedule(1))
     models = [build_deep_kernel(data, options) for _ in range(2)]
     optimisers = [torch.optim.Adam(model.parameters(), lr=1e-2, fused=True) for model in models]
-    splits = guided_splits(guide, SplitSampler(data.n, 1, seed=0))
+    splits = guided_splits(guide, SplitSampler(data.n, 1, seed=0), spare)
 
     def guided_step() -> None:
         split, p = next(splits)

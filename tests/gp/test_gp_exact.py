@@ -17,6 +17,7 @@ from gdkl.gp import (
     condition,
     leading_rbf,
     rbf_kernel,
+    rbf_split_posterior,
     scaled_rbf,
     squared_distances,
     take_rows,
@@ -152,6 +153,28 @@ def test_the_leading_block_is_a_part_of_the_gram_and_passes_gradcheck(columns):
     torch.testing.assert_close(leading_rbf(x, 4, lengthscale, scale), K[..., :4], rtol=0, atol=1e-14)
     assert torch.equal(leading_rbf(x, 4, lengthscale, scale)[0, 0].diagonal(), scale[0, 0].expand(4))
     assert torch.autograd.gradcheck(lambda *inputs: leading_rbf(inputs[0], 4, *inputs[1:]), (x, lengthscale, scale))
+
+
+@pytest.mark.parametrize("noise", [0.3, 1e-13])
+def test_the_rbf_split_posterior_is_the_two_steps_in_one(noise):
+    """In value and gradient, with shared features, duplicate rows and, at no noise, variances at their floor."""
+    x = _random(2, 1, 7, 3)
+    x[..., 5, :] = x[..., 0, :]
+    y1 = _random(2, 2, 4, seed=4)
+    start = [x, _random(2, 2, 1, 1, seed=2).exp(), _random(2, 2, seed=3).exp(), torch.full((2, 2), noise).double()]
+    weights = _random(2, 2, 2, 3, seed=5)
+    results = []
+    for fused in (True, False):
+        x, lengthscale, scale, sigma2 = inputs = [value.clone().requires_grad_() for value in start]
+        if fused:
+            q = rbf_split_posterior(x, y1, lengthscale, scale, sigma2, name="K")
+        else:
+            k22 = scale.unsqueeze(-1).expand(2, 2, 3)
+            q = condition(leading_rbf(x, 4, lengthscale, scale), k22, y1, sigma2, name="K")
+        gradients = torch.autograd.grad((weights[0] * q.mean + weights[1] * q.variance).sum(), inputs)
+        results.append((*q, *gradients))
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-10)
 
 
 def test_the_leading_block_of_any_kernel_comes_from_gpytorch():

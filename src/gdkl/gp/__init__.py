@@ -5,6 +5,7 @@ from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
 from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.split_posterior import rbf_split_posterior
 
 __all__ = [
     "NOISE_FLOOR",
@@ -20,6 +21,7 @@ __all__ = [
     "evidence_terms",
     "leading_rbf",
     "rbf_kernel",
+    "rbf_split_posterior",
     "scaled_rbf",
     "squared_distances",
     "take_rows",

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from gdkl.numerics import cholesky
 
 #: Part of the prior variance below which a posterior variance is rounding error.
-_RELATIVE_VARIANCE_FLOOR = 1e-12
+RELATIVE_VARIANCE_FLOOR = 1e-12
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -40,7 +40,7 @@ def add_noise(kernel_matrix: Tensor, noise: Tensor) -> Tensor:
 
 def floor_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     """Keep a posterior variance above the rounding error of its prior: its logarithm is taken next."""
-    return torch.maximum(variance, _RELATIVE_VARIANCE_FLOOR * prior_variance)
+    return torch.maximum(variance, RELATIVE_VARIANCE_FLOOR * prior_variance)
 
 
 class _Condition(Function):
@@ -104,9 +104,7 @@ def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -
     batch = torch.broadcast_shapes(K.shape[:-2], y1.shape[:-1], noise.shape)
     mean, reduction = cast(
         "tuple[Tensor, Tensor]",
-        _Condition.apply(
-            K.expand(*batch, *K.shape[-2:]), y1.expand(*batch, y1.shape[-1]), noise.expand(batch), name
-        ),
+        _Condition.apply(K.expand(*batch, *K.shape[-2:]), y1.expand(*batch, y1.shape[-1]), noise.expand(batch), name),
     )
     return Marginals(mean, floor_variance(k22 - reduction, k22))
 

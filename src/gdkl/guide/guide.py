@@ -18,7 +18,7 @@ from gdkl.gp import (
     take_targets,
 )
 from gdkl.guide.evidence import fit_by_evidence
-from gdkl.numerics import DataError, require_memory, tensor_bytes
+from gdkl.numerics import DataError, limit_threads, require_memory, tensor_bytes
 
 _MATRIX_NAME = "the guide's kernel matrix"
 
@@ -108,6 +108,11 @@ def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_fl
         remedy="Train on fewer rows.",
         device=rows.device,
     )
+    with limit_threads(n):
+        return _fit_guide(kernel, rows, targets, noise_floor)
+
+
+def _fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, noise_floor: float) -> Guide:
     gram = kernel.gram(rows)
     normaliser = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     if not bool((normaliser > 0).all()) or not bool(torch.isfinite(normaliser).all()):

@@ -18,7 +18,6 @@ from gdkl.gp import (
     Marginals,
     Noise,
     Split,
-    condition,
     rbf_kernel,
     take_rows,
     take_targets,
@@ -26,7 +25,14 @@ from gdkl.gp import (
 from gdkl.methods.data import TrainingData
 from gdkl.methods.fitted import FittedModel
 from gdkl.nets import MLP, Members
-from gdkl.numerics import DataError, OptionError, require_memory, tensor_bytes
+from gdkl.numerics import (
+    DataError,
+    OptionError,
+    keep_freed_memory,
+    limit_threads,
+    require_memory,
+    tensor_bytes,
+)
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import Callback, History, Schedule, generator_state, seeded, train_full_batch
 
@@ -81,14 +87,8 @@ class DeepKernel(nn.Module):
         """
         # Sorting the rows, not the features, leaves nothing to differentiate.
         features = self.network(take_rows(data.rows, torch.cat(split, dim=-1))).unsqueeze(-3)
-        n1 = split.observed.shape[-1]
-        return condition(
-            self.kernel.leading(features, n1),
-            self.kernel.diagonal(features[..., n1:, :]),
-            take_targets(data.targets, split.observed),
-            self.noise(),
-            name=_MATRIX_NAME,
-        )
+        y1 = take_targets(data.targets, split.observed)
+        return self.kernel.split_posterior(features, y1, self.noise(), name=_MATRIX_NAME)
 
     def gram(self, data: TrainingData) -> Tensor:
         """Kernel over all training rows, ``(members, outputs, n, n)``."""
@@ -180,6 +180,9 @@ def train_deep_kernel(
     )
     device = data.rows.device
     with ExitStack() as alone:
+        if device.type == "cpu":
+            alone.enter_context(limit_threads(data.n))
+            alone.enter_context(keep_freed_memory())
         with seeded(options.seed, device):
             model = build_deep_kernel(data, options)
             stochastic = _draws_random_numbers(model.network, data.rows)

@@ -1,0 +1,89 @@
+"""The split posterior of an RBF deep kernel as one differentiable step: what guided training spends its time on.
+
+`leading_rbf` followed by `condition` gives the same. Written as one function there is one graph node instead of a
+dozen, gradients of size n x n/2 are made in place, and narrow products run in the orientation that is twice as fast.
+Symbols as in `conditioning`: C = K₁₁ + σ²I = LLᵀ, A = L⁻¹K₁₂, α = C⁻¹y, W = C⁻¹K₁₂.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from gdkl.gp.conditioning import RELATIVE_VARIANCE_FLOOR, Marginals, add_noise
+from gdkl.gp.rbf import half_distances, pull_towards, sum_to
+from gdkl.numerics import cholesky
+
+
+class _SplitPosterior(Function):
+    """See `rbf_split_posterior`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y1: Tensor, lengthscale: Tensor, scale: Tensor, noise: Tensor, name: str
+    ) -> tuple[Tensor, Tensor]:
+        n1 = y1.shape[-1]
+        a, S = half_distances(x, n1)
+        K = (S * lengthscale.pow(-2)).exp_().mul_(scale[..., None, None])
+        L = cholesky(add_noise(K[..., :n1, :], noise), name=name)
+        # K₁₂ as the transpose of rows is in the order that the solver wants: nothing is copied to and fro.
+        A = torch.linalg.solve_triangular(L, K[..., n1:, :].mT, upper=False)
+        v = torch.linalg.solve_triangular(L, y1.unsqueeze(-1), upper=False)
+        prior = scale.unsqueeze(-1)
+        variance = prior - A.mT.square().sum(dim=-1)
+        floor = RELATIVE_VARIANCE_FLOOR * prior
+        ctx.save_for_backward(a, lengthscale, scale, K, L, A, v, variance > floor)
+        return (A.mT @ v).squeeze(-1), torch.maximum(variance, floor)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        # With g and h the gradients of means and reductions (minus that of variances) and B = diag(h)Wᵀ + gαᵀ:
+        #   G₂₁ = B + diag(h)Wᵀ,   G₁₁ = −WB,   and P = G∘K as in `_LeadingRBF`.
+        a, lengthscale, scale, K, L, A, v, above_floor = cast("tuple[Tensor, ...]", ctx.saved_tensors)
+        g, of_variance = gradients[0], gradients[1] * above_floor
+        n1 = L.shape[-1]
+        W = torch.linalg.solve_triangular(L.mT, A, upper=True)
+        alpha = torch.linalg.solve_triangular(L.mT, v, upper=True)
+        weighted = W.mT * of_variance.neg().unsqueeze(-1)
+        B = torch.addcmul(weighted, g.unsqueeze(-1), alpha.mT)
+        G = torch.empty_like(K)
+        torch.neg(W @ B, out=G[..., :n1, :])
+        torch.add(B, weighted, out=G[..., n1:, :])
+        grad_noise = G[..., :n1, :].diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        pull, total = pull_towards(a, G.mul_(K))
+        sum_PS = 0.5 * (pull * a).sum(dim=(-2, -1), keepdim=True)
+        grad_lengthscale = sum_to(-2 * sum_PS * lengthscale.pow(-3), lengthscale.shape)
+        grad_scale = sum_to(total / scale + of_variance.sum(dim=-1), scale.shape)
+        return sum_to(pull * lengthscale.pow(-2), a.shape), None, grad_lengthscale, grad_scale, grad_noise, None
+
+
+def rbf_split_posterior(
+    x: Tensor, y1: Tensor, lengthscale: Tensor, scale: Tensor, noise: Tensor, *, name: str
+) -> Marginals:
+    """Latent marginals on the later rows given noisy targets on the first, under a scaled RBF.
+
+    Args:
+        x: Features, the observed rows first, shape ``(..., 1, n1 + n2, p)``.
+        y1: Observed targets, shape ``(..., outputs, n1)``; no gradient flows to them.
+        lengthscale: Shape ``(..., outputs, 1, 1)``.
+        scale: Output scale, shape ``(..., outputs)``.
+        noise: Noise variances, shape ``(..., outputs)``.
+        name: What the matrix K₁₁ + σ²I is, for numerical errors.
+
+    Returns:
+        Marginals without noise, shape ``(..., outputs, n2)``.
+
+    Example:
+        >>> x, one = torch.zeros(1, 2, 3, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+        >>> q = rbf_split_posterior(x, 3 * one[:, None], one[:, None, None], one, 0.5 * one, name="an example")
+        >>> print(round(q.mean.item(), 4), round(q.variance.item(), 4))
+        2.0 0.3333
+    """
+    return Marginals(*cast("tuple[Tensor, Tensor]", _SplitPosterior.apply(x, y1, lengthscale, scale, noise, name)))
