@@ -2,8 +2,8 @@
 
 GDKL: both models are `ExactGP`s. The guide's kernel picks sub-matrices of a Gram matrix by index and the guide predicts
 in evaluation mode; the student's prior over all rows is conditioned on the first half by GPyTorch's own prediction
-strategy, with its caches left in the graph, so that gradients flow; the rows that a split leaves out are found by a loop;
-Adam. DKL: `ExactMarginalLogLikelihood` of the same deep kernel.
+strategy, with its caches left in the graph, so that gradients flow; the rows that a split leaves out are found by a
+loop; Adam. DKL: `ExactMarginalLogLikelihood` of the same deep kernel.
 
 The published code was measured at 49 ms a guided and 30 ms a DKL step for n = 455 on one thread, where a 500 x 500
 float64 Cholesky factorisation takes 2 ms: 24 and 15 factorisations. `exact_step.py` prints the same ratios for these.

@@ -32,8 +32,10 @@ class Marginals(NamedTuple):
 
 def add_noise(kernel_matrix: Tensor, noise: Tensor) -> Tensor:
     """K + σ²I for each batch entry, in new memory; ``noise`` broadcasts with the batch. No gradients."""
-    batch = torch.broadcast_shapes(kernel_matrix.shape[:-2], noise.shape)
-    C = kernel_matrix.expand(*batch, *kernel_matrix.shape[-2:]).clone(memory_format=torch.contiguous_format)
+    if kernel_matrix.shape[:-2] != noise.shape:
+        batch = torch.broadcast_shapes(kernel_matrix.shape[:-2], noise.shape)
+        kernel_matrix = kernel_matrix.expand(*batch, *kernel_matrix.shape[-2:])
+    C = kernel_matrix.clone(memory_format=torch.contiguous_format)
     C.diagonal(dim1=-2, dim2=-1).add_(noise.unsqueeze(-1))
     return C
 

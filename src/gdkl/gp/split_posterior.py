@@ -7,6 +7,7 @@ Symbols as in `conditioning`: C = K₁₁ + σ²I = LLᵀ, A = L⁻¹K₁₂, α
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -17,6 +18,9 @@ from torch.autograd.function import once_differentiable
 from gdkl.gp.conditioning import RELATIVE_VARIANCE_FLOOR, Marginals, add_noise
 from gdkl.gp.rbf import half_distances, pull_towards, sum_to
 from gdkl.numerics import cholesky
+
+#: Rows of a block in a product of which only the lower half is wanted.
+_BLOCK = 128
 
 
 class _SplitPosterior(Function):
@@ -44,24 +48,40 @@ class _SplitPosterior(Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
-        # With g and h the gradients of means and reductions (minus that of variances) and B = diag(h)Wᵀ + gαᵀ:
-        #   G₂₁ = B + diag(h)Wᵀ,   G₁₁ = −WB,   and P = G∘K as in `_LeadingRBF`.
+        # With g and h the gradients of means and reductions (minus that of variances):
+        #   G₂₁ = 2 diag(h)Wᵀ + gαᵀ,   G₁₁ = −W diag(h) Wᵀ − (Wg)αᵀ,   and P = G∘K as in `_LeadingRBF`.
+        # K₁₁ is symmetric, so only the symmetric part of G₁₁ has a meaning.
         a, lengthscale, scale, K, L, A, v, above_floor = cast("tuple[Tensor, ...]", ctx.saved_tensors)
-        g, of_variance = gradients[0], gradients[1] * above_floor
+        g, of_variance = gradients[0].unsqueeze(-1), gradients[1] * above_floor
         n1 = L.shape[-1]
         W = torch.linalg.solve_triangular(L.mT, A, upper=True)
         alpha = torch.linalg.solve_triangular(L.mT, v, upper=True)
-        weighted = W.mT * of_variance.neg().unsqueeze(-1)
-        B = torch.addcmul(weighted, g.unsqueeze(-1), alpha.mT)
+        weighted = W.mT * of_variance.unsqueeze(-1)  # −diag(h)Wᵀ
         G = torch.empty_like(K)
-        torch.neg(W @ B, out=G[..., :n1, :])
-        torch.add(B, weighted, out=G[..., n1:, :])
+        _lower_product(W, weighted, out=G[..., :n1, :]).addcmul_(W @ g, alpha.mT, value=-1)
+        torch.mul(weighted, -2, out=G[..., n1:, :]).addcmul_(g, alpha.mT)
         grad_noise = G[..., :n1, :].diagonal(dim1=-2, dim2=-1).sum(dim=-1)
         pull, total = pull_towards(a, G.mul_(K))
         sum_PS = 0.5 * (pull * a).sum(dim=(-2, -1), keepdim=True)
         grad_lengthscale = sum_to(-2 * sum_PS * lengthscale.pow(-3), lengthscale.shape)
         grad_scale = sum_to(total / scale + of_variance.sum(dim=-1), scale.shape)
         return sum_to(pull * lengthscale.pow(-2), a.shape), None, grad_lengthscale, grad_scale, grad_noise, None
+
+
+def _lower_product(W: Tensor, B: Tensor, *, out: Tensor) -> Tensor:
+    """A matrix with the symmetric part of the product WB, which must be symmetric: lower blocks twice, upper ones zero.
+
+    Leaves out the upper blocks' work; blocks are large enough to multiply at full speed.
+    """
+    n = W.shape[-2]
+    blocks = max(1, round(n / _BLOCK))
+    edges = [n * index // blocks for index in range(blocks + 1)]
+    for start, end in pairwise(edges):
+        rows = out[..., start:end, :]
+        rows[..., :end] = W[..., start:end, :] @ B[..., :end]
+        rows[..., :start] *= 2
+        rows[..., end:] = 0
+    return out
 
 
 def rbf_split_posterior(

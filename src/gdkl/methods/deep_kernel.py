@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
@@ -65,6 +66,20 @@ class DeepKernelOptions:
     callbacks: Sequence[Callback] = field(default=())
 
 
+class HeldOut(NamedTuple):
+    """A student and the held-out rows of a split: what an objective is made of.
+
+    Attributes:
+        q: Latent marginals q(f | x, D1), ``(members, outputs, n2)``.
+        y: Targets, same shape.
+        noise: The student's noise variance, ``(members, outputs)``.
+    """
+
+    q: Marginals
+    y: Tensor
+    noise: Tensor
+
+
 class DeepKernel(nn.Module):
     """Network, kernel and noise of all members.
 
@@ -80,15 +95,17 @@ class DeepKernel(nn.Module):
         self.kernel = kernel
         self.noise = noise
 
-    def split_marginals(self, data: TrainingData, split: Split) -> Marginals:
-        """Latent marginals q(f | x, D1) on the held-out rows, ``(members, outputs, n2)``.
+    def split_marginals(self, data: TrainingData, split: Split) -> HeldOut:
+        """What the student believes about the held-out rows given the observed ones.
 
         The network sees all rows once; only K₁₁, K₂₁ and a diagonal are formed.
         """
+        order, n1 = torch.cat(split, dim=-1), split.observed.shape[-1]
+        targets, noise = take_targets(data.targets, order), self.noise()
         # Sorting the rows, not the features, leaves nothing to differentiate.
-        features = self.network(take_rows(data.rows, torch.cat(split, dim=-1))).unsqueeze(-3)
-        y1 = take_targets(data.targets, split.observed)
-        return self.kernel.split_posterior(features, y1, self.noise(), name=_MATRIX_NAME)
+        features = self.network(take_rows(data.rows, order)).unsqueeze(-3)
+        q = self.kernel.split_posterior(features, targets[..., :n1], noise, name=_MATRIX_NAME)
+        return HeldOut(q, targets[..., n1:], noise)
 
     def gram(self, data: TrainingData) -> Tensor:
         """Kernel over all training rows, ``(members, outputs, n, n)``."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import torch
 
-from gdkl.gp import Marginals, Split, take_targets
+from gdkl.gp import Marginals, Split
 from gdkl.guide import Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
@@ -64,13 +64,12 @@ def fit_gdkl(
 
             def loss(step: int) -> ObjectiveValue:
                 split, p = next(ahead)
-                q = model.split_marginals(data, split)
-                y = take_targets(data.targets, split.held_out)
+                q, y, noise = model.split_marginals(data, split)
                 if objective is SplitObjective.GUIDED:
-                    return guided(q, p, y, model.noise(), beta)
+                    return guided(q, p, y, noise, beta)
                 if objective is SplitObjective.DISTILLATION:
                     return distillation(q, p)
-                return predictive(q, y, model.noise())
+                return predictive(q, y, noise)
 
             return loss
 

@@ -20,11 +20,10 @@ from gdkl.numerics.files import write_atomically
 from gdkl.numerics.heap import keep_freed_memory
 from gdkl.numerics.memory import available_memory, require_memory, tensor_bytes
 from gdkl.numerics.placement import resolve_device, resolve_dtype
-from gdkl.numerics.threads import ROWS_FOR_THREADS, limit_threads, threads_for
+from gdkl.numerics.threads import limit_threads, threads_for
 
 __all__ = [
     "DEFAULT_BUDGET",
-    "ROWS_FOR_THREADS",
     "DataError",
     "DataWarning",
     "GdklError",
