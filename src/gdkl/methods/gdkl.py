@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
@@ -77,7 +77,7 @@ def fit_gdkl(
 
 
 @contextmanager
-def _spare_thread(device: torch.device, rows: int) -> Iterator[Executor | None]:
+def _spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]:
     """A thread for the guide beside the student's one, on a CPU: a GPU computes ahead of Python anyway."""
     if device.type != "cpu" or threads_for(rows) > 1:
         yield None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ _NEVER = 2**31 - 1
 
 
 @contextmanager
-def keep_freed_memory() -> Iterator[None]:
+def keep_freed_memory() -> Generator[None]:
     """Keep freed arrays of up to 32 MiB for the next allocation inside the context; a no-op where glibc is not used.
 
     A training step takes and frees a dozen arrays of some megabytes. glibc hands the top of its heap back to the system

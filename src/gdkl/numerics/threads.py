@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 
@@ -43,7 +43,7 @@ def threads_for(rows: int) -> int:
 
 
 @contextmanager
-def limit_threads(rows: int) -> Iterator[None]:
+def limit_threads(rows: int) -> Generator[None]:
     """Use `threads_for` this many rows inside the context, and give back what was set before.
 
     Example:
