@@ -55,7 +55,12 @@ SHORT = {
     "no_bias": (inf.mlp(2, 2.0, 0.0), (5,)),
     "abs": (inf.Sequential(inf.Linear(1.2, 0.1), inf.Abs(), inf.Linear(), inf.ABReLU(-0.3, 0.9)), (5,)),
     "straight": (inf.Sequential(inf.Linear(1.2, 0.1), inf.ABReLU(0.7, 0.7), inf.ReLU()), (5,)),
-    "norm": (inf.Sequential(inf.Linear(), inf.LayerNorm(), inf.Residual(inf.ReLU()), inf.LeakyReLU()), (5,)),
+    "norm": (
+        inf.Sequential(
+            inf.Linear(), inf.LayerNorm(), inf.Residual(inf.Sequential(inf.ReLU(), inf.Linear())), inf.LeakyReLU()
+        ),
+        (5,),
+    ),
     "wide_resnet": (inf.wide_resnet(2), (3, 6, 7)),
     "filters": (
         inf.Sequential(
@@ -98,10 +103,35 @@ def test_memory_budget_sets_the_tile():
     net = inf.mlp(1)
     seen: list[tuple[int, int]] = []
     net.kernel(x, memory=16 * 8 * 25, n_jobs=1, progress=lambda done, total: seen.append((done, total)))
-    # Tiles of 5 × 5: ten on and above the diagonal.
-    assert len(seen) == 10
+    # Twenty-five pairs at a time: every row is a tile of its own, from the diagonal on.
+    assert len(seen) == 20
     assert seen[-1] == (400, 400)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_a_failing_thread_is_heard(monkeypatch: pytest.MonkeyPatch):
+    """Whichever thread a part fails in, the error comes out and the others stop."""
+    monkeypatch.setattr(gram, "CACHE_NUMBERS", 50)
+    seen: list[int] = []
+
+    def fail(x: torch.Tensor) -> torch.Tensor:
+        seen.append(1)
+        if len(seen) > 40:
+            raise FloatingPointError("no more")
+        return torch.tanh(x)
+
+    with pytest.raises(FloatingPointError, match="no more"):
+        inf.Sequential(inf.Linear(), inf.Elementwise(fail)).kernel(rows(300), n_jobs=3)
+
+
+def test_progress_ends_with_all_pairs_on_many_threads(small_tiles: None):
+    seen: list[tuple[int, int]] = []
+    net = inf.mlp(1)
+    K = net.kernel(rows(60), n_jobs=3, progress=lambda done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1] == (3600, 3600)
+    with torch.inference_mode():
+        assert torch.equal(net.kernel(rows(60), n_jobs=3), K)
 
 
 def test_no_rows():

@@ -130,7 +130,8 @@ class TestSmooth(NetworkContract):
 
 
 def test_dense_residual_and_norm_need_no_images():
-    net = inf.Sequential(inf.Linear(1.5), inf.LayerNorm(), inf.Residual(inf.ReLU()), inf.Flatten(), inf.Linear())
+    branch = inf.Sequential(inf.ReLU(), inf.Linear())
+    net = inf.Sequential(inf.Linear(1.5), inf.LayerNorm(), inf.Residual(branch), inf.Flatten(), inf.Linear())
     x = torch.randn(4, 3, dtype=torch.float64)
     q = 1.5 * x.square().mean(1)
     torch.testing.assert_close(net.diagonal(x), 1.5 * q / (q + 1e-5))
@@ -143,7 +144,7 @@ def test_pixels_are_paired_only_where_a_pooling_needs_them():
     assert not net._needs_pairs
     assert net.kernel(x).shape == (4, 4)
     assert inf.Sequential(inf.Conv2d(3), inf.GlobalAvgPool2d())._needs_pairs
-    assert inf.Sequential(inf.Residual(inf.AvgPool2d(1)), inf.Flatten())._needs_pairs
+    assert inf.Sequential(inf.Residual(inf.AvgPool2d(1), inf.Conv2d(1)), inf.Flatten())._needs_pairs
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,7 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
 import gdkl.infinite as inf
-from gdkl.numerics import OptionError
+from gdkl.numerics import GdklWarning, OptionError
 
 WEIGHT_VAR, BIAS_VAR = 1.5, 0.2
 WIDTH = 512
@@ -306,3 +307,29 @@ class TestResidual:
         ):
             inf.Residual(branch, other)
             inf.Residual(other or inf.Identity(), branch)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.ReLU(), nn.Linear(3, 1)),
+        nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.1), nn.GELU(), nn.Linear(4, 1)),
+    ],
+    ids=["raw", "twice"],
+)
+def test_an_activation_on_what_is_not_gaussian_is_told(module: nn.Module):
+    with pytest.warns(GdklWarning, match="takes what comes in as Gaussian"):
+        inf.from_torch(module, weight_var=1.0, bias_var=0.1)
+
+
+def test_activations_behind_weights_are_not_told():
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.Dropout(0.1), nn.GELU(), nn.Linear(4, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inf.from_torch(module, weight_var=1.0, bias_var=0.1)
+
+
+@pytest.mark.parametrize("main", [inf.ReLU(), inf.Identity(), inf.AvgPool2d(2), inf.Residual(inf.Linear())])
+def test_branches_without_weights_are_refused(main: inf.InfiniteNetwork):
+    with pytest.raises(OptionError, match="weights of its own"):
+        inf.Residual(main)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,18 +26,16 @@ from gdkl.infinite.gram import Work
 from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
 from gdkl.numerics import chunk_slices
 
-#: (sin θ − θ·cos θ) / (1 − cos θ)^1.5 as a polynomial in 1 − cos θ, right to 2e-8 up to a right angle.
-BEND = (
-    0.942809053959,
-    0.0471392795804,
-    0.00759409600514,
-    0.0016522815717,
-    0.00075402766673,
-    -0.000186796823538,
-    0.000238042115713,
+#: For h = (1 − c²)/2 and v = √h, (√(1 − c²) + c·arcsin c)·2/π − 1 is STRAIGHT·h plus factor·h/(v + pole) for each of
+#: the POLES, to 2e-8.
+STRAIGHT = 2 * -0.04423885552675984
+POLES = tuple(
+    (math.sqrt(2) * factor, pole / math.sqrt(2))
+    for factor, pole in ((-0.284218871627854, 1.3768176901846154), (-0.9998976938272554, 4.010466380664174))
 )
-#: Columns of a tile of images.
-COLUMNS = 16
+#: Columns of a tile: the innermost axis, whose length decides how fast arrays of either set are spread out.
+COLUMNS = 32
+DENSE_COLUMNS = 1024
 #: Arrays of one input that the rest of a tile needs, in the order in which the network meets them.
 Notes: TypeAlias = list[Tensor]
 
@@ -53,35 +52,19 @@ class ShortWay:
     def __init__(self, steps: Sequence[Step], x1: Tensor, x2: Tensor) -> None:
         self.steps = tuple(steps)
         self.x1, self.x2 = x1, x2
-        self._spreads: bool | None = None
         self._kept: tuple[tuple[int, int, int], _Side] | None = None
-
-    def spreads(self, work: Work) -> bool:
-        """Whether the cores share the work within a tile: the better way, unless they are kept busy."""
-        if self._spreads is None:
-            jobs = work.jobs(self.x1.device)
-            self._spreads = jobs < 2 or gram.cores_meet_quickly(jobs)
-        return self._spreads
 
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile: small enough for the caches, large enough for many operations."""
-        device, n1, n2 = self.x1.device, self.x1.shape[0], self.x2.shape[0]
-        # Images have many small operations a tile: larger tiles make up for them where there are enough
-        # pairs.
-        few = self.x1.ndim == 2 or n2 < 4 * COLUMNS
-        cores = work.jobs(device) if self.spreads(work) else 1
-        cache = gram.CACHE_NUMBERS * cores if device.type == "cpu" else gram.DEVICE_NUMBERS
-        allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize)
-        numbers = max(1, min((2 if few else 4) * cache, allowed))
-        if self.x1.ndim == 2:
-            n = max(n1, n2, 1)
-            # As many tiles, but of equal size.
-            side = -(-n // -(-n // min(math.isqrt(numbers), n)))
-            return side, side
-        # Columns are the innermost axis, whose length decides how fast arrays of either set are spread out.
+        device, n2 = self.x1.device, max(1, self.x2.shape[0])
+        allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize * work.jobs(device))
+        cache = gram.CACHE_NUMBERS if device.type == "cpu" else gram.DEVICE_NUMBERS
+        # Images have many small operations a tile, which larger tiles make up for.
+        numbers = max(1, min(cache if self.x1.ndim == 2 else 4 * cache, allowed))
         pairs = max(1, numbers // math.prod(self.x1.shape[2:]))
-        columns = min(pairs, COLUMNS if few else 2 * COLUMNS)
-        return max(1, pairs // columns), columns
+        longest = max(math.isqrt(pairs), DENSE_COLUMNS if self.x1.ndim == 2 else COLUMNS)
+        columns = min(pairs, n2, longest)
+        return pairs // columns, columns
 
     def rows_at_a_time(self, work: Work) -> int:
         """Inputs of one set whose notes fit the budget."""
@@ -100,7 +83,7 @@ class ShortWay:
         first = self._side(self.x1, rows)
         same = self.x1 is self.x2 and rows == columns
         second = first if same else self._side(self.x2, columns)
-        return _Block(self.steps, first, second, in_turn=bool(self._spreads))
+        return _Block(self.steps, first, second)
 
     def _side(self, x: Tensor, rows: slice) -> _Side:
         """The notes of some inputs, kept until others are asked for."""
@@ -156,11 +139,9 @@ class _Side:
 class _Block:
     """A part of the matrix, of which tiles can be computed."""
 
-    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side, *, in_turn: bool) -> None:
+    def __init__(self, steps: Sequence[Step], first: _Side, second: _Side) -> None:
         self.steps, self.first, self.second = steps, first, second
         self.careful = first.zeros or second.zeros
-        self.in_turn = in_turn
-        self.latest: Tensor | None = None
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """The covariances of some rows with some columns of the block."""
@@ -182,92 +163,107 @@ class _Block:
             for channel in range(1, a.shape[0]):
                 k.addcmul_(left[channel], right[channel])
             k.mul_(self.first.scale)
-        k = self._follow(steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns), desk)
-        if a.ndim == 4:
-            return k
-        if not self.in_turn:
-            return k
-        # Tiles come one after another: the memory of this one is the next one's.
-        if self.latest is not None:
-            desk.put(self.latest)
-        self.latest = k
-        return k
+        return self._follow(steps, k, _Cursor(self.first.notes, self.second.notes, rows, columns), desk)
 
-    def _follow(self, steps: Sequence[Step], k: Tensor, notes: _Cursor, desk: Desk) -> Tensor:
-        """Send covariances through the network; ``k`` is used up."""
+    def take_back(self, tile: Tensor) -> None:
+        """A tile whose memory is free again."""
+        Desk.of_this_thread().put(tile)
+
+    def _follow(self, steps: Sequence[Step], k: Tensor, notes: _Cursor, desk: Desk, *, keep: bool = False) -> Tensor:
+        """Send covariances through the network; ``k`` is used up unless it is to be kept."""
+        if keep and not (steps and isinstance(steps[0], Fold | Convolve)):
+            k, keep = desk.copy(k), False
         for step in steps:
             if isinstance(step, Affine):
                 _scale(k, step.w, step.b, desk)
             elif isinstance(step, Convolve):
-                k = _convolve(k, step, desk)
+                k = _convolve(k, step, desk, keep=keep)
             elif isinstance(step, Fold):
-                k = self._fold(k, step, notes, desk)
+                k = self._fold(k, step, notes, desk, keep=keep)
             elif isinstance(step, Normalise):
                 f1, f2 = notes.take()
                 k.mul_(f1).mul_(f2)
             elif isinstance(step, Mean):
                 if k.ndim == 4:
-                    mean = k.mean(dim=(0, 1))
+                    mean = torch.mean(k, dim=(0, 1), out=desk.take(k, k.shape[2:]))
                     desk.put(k)
                     k = mean
             else:
-                main = self._follow(step.main, desk.copy(k), notes, desk)
+                main = self._follow(step.main, k, notes, desk, keep=True)
                 shortcut = self._follow(step.shortcut, k, notes, desk)
                 k = main.add_(shortcut)
                 desk.put(shortcut)
+            keep = False
         return k
 
-    def _fold(self, k: Tensor, step: Fold, notes: _Cursor, desk: Desk) -> Tensor:
-        """w·(odd·k + even·s·A) + b, with A·π/2 = √(1 − c²) + c·arcsin c."""
+    def _fold(self, k: Tensor, step: Fold, notes: _Cursor, desk: Desk, *, keep: bool) -> Tensor:
+        """w·s·(odd·c + even·A) + b, with s = √(q1·q2) and A·π/2 = √(1 − c²) + c·arcsin c."""
         r1, r2 = notes.take()
         s = desk.take(k, k.shape)
         torch.mul(r1, r2, out=s)
-        c = k.div_(s)
-        if self.careful:
-            # A variance of zero: the correlation counts as zero, and s makes the result zero anyway.
-            c.nan_to_num_(nan=0.0)
-        # In float32 a polynomial is as exact as an arcsine, and takes less time; c + |c| is 2·max(c, 0).
-        short = c.dtype == torch.float32 and step.odd == step.even
-        if short:
-            self._add_bend(c, desk)
-        else:
-            self._add_arc(c, step, desk)
-        w = 2 * step.odd * step.w if short else step.w
+        # In float32 a fraction is as exact as an arcsine, and takes less time.
+        bend = _bend if k.dtype == torch.float32 else _arc
+        f = desk.take(k, k.shape) if keep else k
+        w = step.w * bend(k, s, f, step, desk, careful=self.careful)
         if step.b != 0:
-            torch.addcmul(desk.constant(c, step.b), c, s, value=w, out=c)
+            torch.addcmul(desk.constant(f, step.b), f, s, value=w, out=f)
         else:
-            c.mul_(s if w == 1 else s.mul_(w))
+            f.mul_(s if w == 1 else s.mul_(w))
         desk.put(s)
-        return c
+        return f
 
-    @staticmethod
-    def _add_arc(c: Tensor, step: Fold, desk: Desk) -> None:
-        """Turn c into odd·c + even·A by A·π/2 = √(1 − c²) + c·arcsin c."""
-        c.clamp_(-1, 1)
-        arc, A = desk.take(c, c.shape), desk.take(c, c.shape)
-        torch.asin(c, out=arc)
-        torch.addcmul(desk.constant(c, 1.0), c, c, value=-1, out=A)
-        A.sqrt_().addcmul_(c, arc)
-        if step.odd != 1:
-            c.mul_(step.odd)
-        c.add_(A, alpha=2 * step.even / math.pi)
-        desk.put(arc)
-        desk.put(A)
 
-    @staticmethod
-    def _add_bend(c: Tensor, desk: Desk) -> None:
-        """Turn c into (c + A)/2 = max(c, 0) + m^1.5·G(m)/π, m = 1 − |c|, by a polynomial for G."""
-        m, bend = desk.take(c, c.shape), desk.take(c, c.shape)
-        torch.abs(c, out=m)
-        torch.add(desk.constant(c, 1.0), m, alpha=-1, out=m).clamp_min_(0)
-        *rest, second, first = BEND
-        torch.add(desk.constant(c, second), m, alpha=first, out=bend)
-        for coefficient in reversed(rest):
-            torch.addcmul(desk.constant(c, coefficient), bend, m, out=bend)
-        bend.mul_(m).mul_(m.sqrt_())
-        c.clamp_min_(0).add_(bend, alpha=1 / math.pi)
-        desk.put(m)
-        desk.put(bend)
+def _arc(k: Tensor, s: Tensor, f: Tensor, step: Fold, desk: Desk, *, careful: bool) -> float:
+    """Put odd·c + even·A into ``f``, up to a factor that is returned."""
+    c = torch.div(k, s, out=f)
+    if careful:
+        # A variance of zero: the correlation counts as zero, and s makes the result zero anyway.
+        c.nan_to_num_(nan=0.0)
+    c.clamp_(-1, 1)
+    arc, A = desk.take(c, c.shape), desk.take(c, c.shape)
+    torch.asin(c, out=arc)
+    torch.addcmul(desk.constant(c, 1.0), c, c, value=-1, out=A)
+    _root(A, A).addcmul_(c, arc)
+    if step.odd != 1:
+        c.mul_(step.odd)
+    c.add_(A, alpha=2 * step.even / math.pi)
+    desk.put(arc)
+    desk.put(A)
+    return 1.0
+
+
+def _bend(k: Tensor, s: Tensor, f: Tensor, step: Fold, desk: Desk, *, careful: bool) -> float:
+    """Put (odd/even)·c + A into ``f`` by a fraction for A, and return the factor that is left."""
+    # u = 1 + c, from which h = (1 − c²)/2 = u − u²/2.
+    one, u = desk.constant(k, 1.0), f
+    torch.addcdiv(one, k, s, out=u)
+    if careful:
+        u.nan_to_num_(nan=1.0)
+    u.clamp_(0, 2)
+    h, v = desk.take(u, u.shape), desk.take(u, u.shape)
+    torch.addcmul(u, u, u, value=-0.5, out=h)
+    _root(h, v)
+    slope = step.odd / step.even
+    if slope != 1:
+        _scale(u, slope, 1 - slope, desk)
+    u.add_(h, alpha=STRAIGHT)
+    (first, near), (second, far) = POLES
+    divisor = desk.take(u, u.shape)
+    torch.add(desk.constant(v, near), v, out=divisor)
+    u.addcdiv_(h, divisor, value=first)
+    torch.add(desk.constant(v, far), v, out=v)
+    u.addcdiv_(h, v, value=second)
+    for array in (divisor, v, h):
+        desk.put(array)
+    return step.even
+
+
+def _root(x: Tensor, out: Tensor) -> Tensor:
+    """√x; NumPy's takes two thirds of torch's time."""
+    if x.device.type != "cpu":
+        return torch.sqrt(x, out=out)
+    np.sqrt(x.numpy(), out=out.numpy())
+    return out
 
 
 class _Cursor:
@@ -290,9 +286,9 @@ def _scale(k: Tensor, w: float, b: float, desk: Desk) -> None:
         torch.add(desk.constant(k, b), k, alpha=w, out=k)
 
 
-def _convolve(k: Tensor, step: Convolve, desk: Desk) -> Tensor:
-    """W · mean over the window + b, for pixels in the first two axes; ``k`` is used up."""
-    window = step.window
+def _convolve(k: Tensor, step: Convolve, desk: Desk, *, keep: bool = False) -> Tensor:
+    """W · mean over the window + b, for pixels in the first two axes; ``k`` is used up unless it is to be kept."""
+    window, start = step.window, k
     pads = window.pads(k.shape[0], k.shape[1])
     if window.mode == "circular":
         for axis, (low, high) in enumerate(pads):
@@ -302,9 +298,11 @@ def _convolve(k: Tensor, step: Convolve, desk: Desk) -> Tensor:
         pads = ((0, 0), (0, 0))
     for axis in (0, 1):
         total = _slide(k, axis, window, pads[axis], desk)
-        if total is not k:
+        if total is not k and not (keep and k is start):
             desk.put(k)
         k = total
+    if keep and k is start:
+        k = desk.copy(k)
     _scale(k, step.w / (window.size[0] * window.size[1]), step.b, desk)
     return k
 
@@ -342,6 +340,29 @@ def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], desk: De
     shape = list(k.shape)
     shape[axis] = count
     total = desk.take(k, shape)
+    # Cutting the arrays to pieces takes longer than adding small ones: it is done once for the same memory.
+    key = (k.data_ptr(), total.data_ptr(), k.shape, axis, size, stride, pads, k.dtype)
+    plan: list[Sum] | None = desk.plans.get(key)
+    if plan is None:
+        plan = _plan(k, total, axis, stride, taps)
+        desk.remember(key, plan)
+    for out, first, second in plan:
+        if first is None:
+            out.zero_()
+        elif second is None:
+            out.copy_(first)
+        else:
+            torch.add(first, second, out=out)
+    return total
+
+
+#: Out ← first + second; where the second is missing, out ← first; where both are, out ← 0.
+Sum: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
+
+
+def _plan(k: Tensor, total: Tensor, axis: int, stride: int, taps: Sequence[_Tap]) -> list[Sum]:
+    """The sums over parts of arrays that make up a sum over a window."""
+    count = total.shape[axis]
 
     def read(start: int, outputs: int) -> Tensor:
         if stride == 1:
@@ -350,24 +371,25 @@ def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], desk: De
         return k[cut] if axis == 0 else k[:, cut]
 
     widest, rest = taps[0], taps[1:]
+    plan: list[Sum] = []
     if widest.last - widest.first < count:
-        total.zero_()
+        plan.append((total, None, None))
         rest = taps
     elif not rest:
-        total.copy_(read(widest.start, count))
+        plan.append((total, read(widest.start, count), None))
     else:
         # The widest two taps make the sum in one pass; where the second does not reach, the first is copied.
         second, rest = rest[0], rest[1:]
         reach = second.last - second.first
         inside = read(widest.start + second.first * stride, reach)
-        torch.add(inside, read(second.start, reach), out=total.narrow(axis, second.first, reach))
+        plan.append((total.narrow(axis, second.first, reach), inside, read(second.start, reach)))
         if second.first > 0:
-            total.narrow(axis, 0, second.first).copy_(read(widest.start, second.first))
+            plan.append((total.narrow(axis, 0, second.first), read(widest.start, second.first), None))
         if second.last < count:
             outside = count - second.last
             edge = read(widest.start + second.last * stride, outside)
-            total.narrow(axis, second.last, outside).copy_(edge)
+            plan.append((total.narrow(axis, second.last, outside), edge, None))
     for tap in rest:
-        reach = tap.last - tap.first
-        total.narrow(axis, tap.first, reach).add_(read(tap.start, reach))
-    return total
+        part = total.narrow(axis, tap.first, tap.last - tap.first)
+        plan.append((part, part, read(tap.start, tap.last - tap.first)))
+    return plan

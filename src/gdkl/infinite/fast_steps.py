@@ -134,7 +134,7 @@ def flat(steps: Sequence[Step]) -> Iterator[Step]:
 
     Example:
         >>> import gdkl.infinite as inf
-        >>> len(list(flat(program(inf.Residual(inf.ReLU())) or ())))
+        >>> len(list(flat(program(inf.Residual(inf.Sequential(inf.ReLU(), inf.Linear()))) or ())))
         1
     """
     for step in steps:

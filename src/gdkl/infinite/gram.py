@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
-from collections import deque
+import threading
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +13,7 @@ import joblib
 import torch
 from torch import Tensor
 
+from gdkl.infinite.desk import Desk
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory
 
 #: Called with the number of pairs done and the number of all pairs.
@@ -24,9 +23,6 @@ Progress = Callable[[int, int], None]
 CACHE_NUMBERS = 2**16
 #: The same where there is no cache to fit, but a device to fill.
 DEVICE_NUMBERS = 2**24
-#: How long the answer of `cores_meet_quickly` holds.
-MEMORY_SECONDS = 1.0
-_MEETINGS: dict[int, tuple[float, bool]] = {}
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
 
@@ -38,16 +34,16 @@ class Block(Protocol):
         """The covariances of some rows with some columns of the block."""
         ...
 
+    def take_back(self, tile: Tensor) -> None:
+        """A tile that is not needed any more, the memory of which may be used again."""
+        ...
+
 
 class Engine(Protocol):
     """Something that computes Gram matrices in parts."""
 
-    def spreads(self, work: Work) -> bool:
-        """Whether the cores share the work within a tile, and not tile by tile."""
-        ...
-
     def sides(self, work: Work) -> tuple[int, int]:
-        """Rows and columns of a tile."""
+        """Rows and columns of a tile; of a symmetric matrix never more rows than columns."""
         ...
 
     def diagonal(self, work: Work) -> Tensor:
@@ -121,55 +117,68 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
     """
     n1, n2 = into.shape
     symmetric, total, done = diagonal is not None, n1 * n2, 0
+
+    def tell(entries: int) -> None:
+        nonlocal done
+        done += entries
+        if work.progress is not None and entries > 0:
+            work.progress(done, total)
+
     step = engine.rows_at_a_time(work)
-    jobs, spreads = work.jobs(device), engine.spreads(work)
-    for rows, columns in _parts(n1, n2, (step, step), symmetric=symmetric):
+    for rows, columns in _grid(n1, n2, (step, step)):
+        if symmetric and columns.stop <= rows.start:
+            continue
         with torch.no_grad():
             block = engine.block(rows, columns)
-        # Within a block on the diagonal, tiles below it are left out; other blocks are whole.
-        upper = symmetric and rows == columns
-        shape = (rows.stop - rows.start, columns.stop - columns.start)
-        parts = list(_parts(*shape, engine.sides(work), symmetric=upper))
-        with threads(jobs if spreads else 1):
-            for (r, c), tile in zip(parts, _run(block, parts, 1 if spreads else jobs), strict=True):
-                at_rows, at_columns = _moved(r, rows.start), _moved(c, columns.start)
-                done += _write(into, tile, at_rows, at_columns, diagonal)
-                if work.progress is not None:
-                    work.progress(done, total)
+        shape, sides = (rows.stop - rows.start, columns.stop - columns.start), engine.sides(work)
+        # A block on the diagonal takes the half above it; other blocks are whole.
+        parts = list(_triangle(shape[0], sides) if symmetric and rows == columns else _grid(*shape, sides))
+        corner = (rows.start, columns.start)
+        _run(_Task(block, corner, into, diagonal), parts, work.jobs(device), tell)
 
 
-def _write(into: Any, tile: Tensor, rows: slice, columns: slice, diagonal: Tensor | None) -> int:
-    """Put a tile in its place, and its mirror image; returns the number of entries. The tile is used up."""
-    if diagonal is None:
-        _put(into, rows, columns, tile)
-        return tile.numel()
-    if columns.start >= rows.stop:
-        _put(into, rows, columns, tile)
-        _put(into, columns, rows, tile.T)
-        return 2 * tile.numel()
-    if rows == columns:
-        # In place, as fresh memory would take longer than the copying.
-        tile.triu_(1)
-        if isinstance(into, Tensor):
-            view = into[rows, columns]
-            view.copy_(tile.T).add_(tile)
-            view.diagonal().copy_(diagonal[rows])
-        else:
-            _put(into, rows, columns, tile + tile.T + torch.diag(diagonal[rows]))
-        return tile.numel()
-    # The tile touches the diagonal: of what lies on both sides, only the upper half counts.
-    entries = 0
-    for at in range(rows.start, rows.stop):
-        first = max(at + 1, columns.start)
-        if first < columns.stop:
-            line = tile[at - rows.start, first - columns.start :]
-            _put(into, slice(at, at + 1), slice(first, columns.stop), line[None, :])
-            _put(into, slice(first, columns.stop), slice(at, at + 1), line[:, None])
-            entries += 2 * line.numel()
-        if columns.start <= at < columns.stop:
-            _put(into, slice(at, at + 1), slice(at, at + 1), diagonal[at].reshape(1, 1))
-            entries += 1
-    return entries
+@dataclass(frozen=True)
+class _Task:
+    """Computes tiles of a block and puts them into the matrix."""
+
+    block: Block
+    corner: tuple[int, int]
+    into: Any
+    diagonal: Tensor | None
+
+    def __call__(self, part: tuple[slice, slice]) -> int:
+        """Do one tile; returns the number of entries that are known by it."""
+        tile = self.block.tile(*part)
+        entries = self.write(part, tile)
+        self.block.take_back(tile)
+        return entries
+
+    def write(self, part: tuple[slice, slice], tile: Tensor) -> int:
+        """Put a tile in its place, and its mirror image; returns the number of entries. The tile is used up."""
+        rows, columns = (slice(s.start + by, s.stop + by) for s, by in zip(part, self.corner, strict=True))
+        into = self.into
+        if self.diagonal is None:
+            _put(into, rows, columns, tile)
+            return tile.numel()
+        entries = 0
+        if columns.start == rows.start:
+            # The tile starts with a square on the diagonal, of which the upper half counts.
+            height = rows.stop - rows.start
+            square, tile = tile[:, :height], tile[:, height:]
+            columns = slice(rows.stop, columns.stop)
+            entries = square.numel()
+            square = square.triu_(1)
+            if isinstance(into, Tensor):
+                # In place, as fresh memory would take longer than the copying.
+                view = into[rows, rows]
+                view.copy_(square.T).add_(square)
+                view.diagonal().copy_(self.diagonal[rows])
+            else:
+                _put(into, rows, rows, square + square.T + torch.diag(self.diagonal[rows]))
+        if tile.numel() > 0:
+            _put(into, rows, columns, tile)
+            _put(into, columns, rows, tile.T)
+        return entries + 2 * tile.numel()
 
 
 def _put(into: Any, rows: slice, columns: slice, values: Tensor) -> None:
@@ -179,49 +188,111 @@ def _put(into: Any, rows: slice, columns: slice, values: Tensor) -> None:
         into[rows, columns] = values.cpu().numpy()
 
 
-def _moved(part: slice, by: int) -> slice:
-    return slice(part.start + by, part.stop + by)
-
-
-def _parts(n1: int, n2: int, sides: tuple[int, int], *, symmetric: bool) -> Iterator[tuple[slice, slice]]:
-    """Parts that cover a matrix, without those that lie below the diagonal of a symmetric one."""
+def _grid(n1: int, n2: int, sides: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+    """Parts that cover a matrix."""
     for rows in chunk_slices(n1, sides[0]):
         for columns in chunk_slices(n2, sides[1]):
-            if not symmetric or columns.stop > rows.start:
-                yield rows, columns
+            yield rows, columns
 
 
-def _run(block: Block, parts: list[tuple[slice, slice]], jobs: int) -> Iterator[Tensor]:
-    """The tiles in order."""
-    if jobs == 1 or len(parts) < 2:
-        for part in parts:
-            yield from _task(block, [part])
-        return
-    # A few tiles make a task, so that handing tasks over costs nothing.
-    share = max(1, min(16, len(parts) // (4 * jobs)))
-    tasks = [parts[start : start + share] for start in range(0, len(parts), share)]
-    backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
-    if isinstance(backend, joblib.parallel.ThreadingBackend):
-        # Threads of our own start faster than joblib's; results are taken as they are needed, not piled up.
-        with ThreadPoolExecutor(jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            waiting: deque[Future[list[Tensor]]] = deque()
-            for task in tasks:
-                waiting.append(pool.submit(_task, block, task))
-                if len(waiting) > 2 * jobs:
-                    yield from waiting.popleft().result()
-            while waiting:
-                yield from waiting.popleft().result()
-        return
-    # A backend that the caller has chosen, such as a cluster's.
-    parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
-    for tiles in parallel(joblib.delayed(_task)(block, task) for task in tasks):
-        yield from tiles
+def _triangle(n: int, sides: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+    """Parts that cover the upper half of a square matrix: bands of rows, each from the diagonal on."""
+    for rows in chunk_slices(n, min(sides)):
+        # As few parts, but of equal length; the first holds the whole square on the diagonal.
+        length = n - rows.start
+        side = max(rows.stop - rows.start, -(-length // -(-length // sides[1])))
+        for columns in chunk_slices(length, side):
+            yield rows, slice(rows.start + columns.start, rows.start + columns.stop)
 
 
-def _task(block: Block, parts: list[tuple[slice, slice]]) -> list[Tensor]:
-    """Some tiles, one after another."""
+def _run(task: _Task, parts: list[tuple[slice, slice]], jobs: int, tell: Callable[[int], None]) -> None:
+    """Do all parts, and tell now and then how many entries are done since."""
+    hands = max(1, min(jobs, len(parts)))
+    if hands > 1:
+        backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
+        if not isinstance(backend, joblib.parallel.ThreadingBackend):
+            # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
+            parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
+            tiles = parallel(joblib.delayed(_tile)(task.block, part) for part in parts)
+            for part, tile in zip(parts, tiles, strict=True):
+                tell(task.write(part, tile))
+            return
+    crew = _Crew(task, parts)
+    # Cores that share one operation wait for each other at its end, which takes long where other programs keep
+    # them busy: each core works on parts of its own, as long as there are enough of them.
+    with threads(max(1, jobs // hands)), Desk.at_hand(), torch.no_grad(), crew.helpers(hands - 1):
+        while crew.step():
+            tell(crew.news())
+    tell(crew.news())
+
+
+def _tile(block: Block, part: tuple[slice, slice]) -> Tensor:
+    """One tile, in any process."""
     with torch.no_grad():
-        return [block.tile(rows, columns) for rows, columns in parts]
+        return block.tile(*part)
+
+
+class _Crew:
+    """Threads that take the next part as soon as they are free; the calling thread is one of them.
+
+    Args:
+        task: What to do with a part.
+        parts: All parts.
+    """
+
+    def __init__(self, task: _Task, parts: list[tuple[slice, slice]]) -> None:
+        self.task = task
+        self.waiting = iter(parts)
+        self.lock = threading.Lock()
+        self.done, self.told = 0, 0
+        self.stopped = False
+        self.failures: list[BaseException] = []
+
+    def step(self) -> bool:
+        """Do one part; False if there is none left."""
+        with self.lock:
+            part = None if self.stopped else next(self.waiting, None)
+        if part is None:
+            return False
+        entries = self.task(part)
+        with self.lock:
+            self.done += entries
+        return True
+
+    def news(self) -> int:
+        """Entries done since this was asked last."""
+        with self.lock:
+            news, self.told = self.done - self.told, self.done
+        return news
+
+    @contextmanager
+    def helpers(self, count: int) -> Generator[None]:
+        """Let further threads work beside this one, until all is done or one of them fails."""
+        inference = torch.is_inference_mode_enabled()
+
+        def help_out() -> None:
+            torch.set_num_threads(1)
+            try:
+                with torch.inference_mode(inference), torch.no_grad(), Desk.at_hand():
+                    while self.step():
+                        pass
+            except BaseException as error:
+                self.failures.append(error)
+                self.stopped = True
+
+        helpers = [threading.Thread(target=help_out, daemon=True) for _ in range(count)]
+        for helper in helpers:
+            helper.start()
+        try:
+            yield
+        except BaseException:
+            self.stopped = True
+            raise
+        finally:
+            for helper in helpers:
+                helper.join()
+        if self.failures:
+            raise self.failures[0]
 
 
 @contextmanager
@@ -241,44 +312,3 @@ def threads(count: int) -> Generator[None]:
     finally:
         if before != count:
             torch.set_num_threads(before)
-
-
-def cores_meet_quickly(count: int) -> bool:
-    """Whether an operation is worth sharing among cores just now.
-
-    Cores that share an operation wait for each other at its end. Where other programs keep them busy that can
-    take a thousand times as long as the operation, and each core had better work on its own.
-
-    Example:
-        >>> cores_meet_quickly(1)
-        True
-    """
-    if count < 2:
-        return True
-    asked, answer = _MEETINGS.get(count, (-math.inf, True))
-    if time.monotonic() - asked > MEMORY_SECONDS:
-        answer = _meet_quickly(count)
-        _MEETINGS[count] = (time.monotonic(), answer)
-    return answer
-
-
-def _meet_quickly(count: int) -> bool:
-    """Try it."""
-    array = torch.ones(2**17)
-
-    def seconds() -> float:
-        start = time.perf_counter()
-        array.mul_(1.0)
-        return time.perf_counter() - start
-
-    with threads(1):
-        alone = sorted(seconds() for _ in range(9))[4]
-    late = 0
-    with threads(count):
-        seconds()
-        for _ in range(8):
-            late += seconds() > 4 * alone
-            # One late meeting may happen; two are a habit.
-            if late > 1:
-                return False
-    return True

@@ -76,11 +76,6 @@ class Recursion:
     x2: Tensor
     kind: Kind
 
-    def spreads(self, work: Work) -> bool:
-        """No: each core takes tiles of its own."""
-        del work
-        return False
-
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile."""
         side = self.net._side(self.x1, work)
@@ -104,3 +99,7 @@ class Recursion:
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """The covariances of some rows with some columns."""
         return read_out(self.net._run(self.x1[rows], self.x2[columns], self.kind), self.kind)
+
+    def take_back(self, tile: Tensor) -> None:
+        """Nothing: tiles are made anew."""
+        del tile

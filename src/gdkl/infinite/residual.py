@@ -20,8 +20,8 @@ from gdkl.numerics import OptionError
 class Residual(InfiniteNetwork):
     """Two branches from the same input, added: K ← K_main + K_shortcut.
 
-    That is the covariance of the sum where the branches do not correlate: one of them must end in weights of
-    its own, with no activation of nonzero mean behind them. What comes before the sum is not known here;
+    That is the covariance of the sum where the branches do not correlate: one of them must have weights of its own on
+    every path, with no activation of nonzero mean behind them. What comes before the sum is not known here;
     `from_torch`, which knows it, checks the rest.
 
     Args:
@@ -29,7 +29,7 @@ class Residual(InfiniteNetwork):
         shortcut: The other; None for the identity.
 
     Raises:
-        OptionError: If both branches end in an activation of nonzero mean, such as ReLU.
+        OptionError: If neither branch has weights, or both end in an activation of nonzero mean, such as ReLU.
 
     Example:
         >>> import torch
@@ -42,6 +42,11 @@ class Residual(InfiniteNetwork):
         self.main = main if isinstance(main, Sequential) else Sequential(main)
         other = Sequential() if shortcut is None else shortcut
         self.shortcut = other if isinstance(other, Sequential) else Sequential(other)
+        if not meets_weights(self.main) and not meets_weights(self.shortcut):
+            raise OptionError(
+                "neither branch of a Residual has weights of its own, so they correlate: put a Linear or Conv2d "
+                "into one."
+            )
         if _ends_off_centre(self.main) and _ends_off_centre(self.shortcut):
             raise OptionError(
                 "both branches of a Residual end in an activation of nonzero mean, so they correlate: end "
@@ -76,6 +81,21 @@ class Residual(InfiniteNetwork):
 
     def __repr__(self) -> str:
         return f"Residual(main={self.main!r}, shortcut={self.shortcut!r})"
+
+
+def meets_weights(net: InfiniteNetwork) -> bool:
+    """Whether every path through a network meets weights, which make its units independent of what went in.
+
+    Example:
+        >>> import gdkl.infinite as inf
+        >>> meets_weights(inf.Residual(inf.Linear())), meets_weights(inf.Residual(inf.Linear(), inf.Linear()))
+        (False, True)
+    """
+    if isinstance(net, Residual):
+        return meets_weights(net.main) and meets_weights(net.shortcut)
+    if isinstance(net, Sequential):
+        return any(meets_weights(layer) for layer in net.layers)
+    return net._has_weights
 
 
 def is_odd(activation: Activation) -> bool:

@@ -23,7 +23,7 @@ from gdkl.infinite.network import InfiniteNetwork, Sequential
 from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import LeakyReLU, ReLU
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
-from gdkl.infinite.residual import Residual, is_odd
+from gdkl.infinite.residual import Residual, is_odd, meets_weights
 from gdkl.infinite.torch_calls import (
     CALLS,
     REQUIRED,
@@ -61,7 +61,9 @@ def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -
 
     The network is traced by ``torch.fx``. Additions of branches become `Residual`, dropout and batch norm the
     identity (with a warning for the latter, since the kernel differs), an activation without a closed form
-    `Elementwise`.
+    `Elementwise`. Activations take what comes in as Gaussian, which it is behind weights: a warning tells of one on the
+    inputs, on another activation, or on a sum with one. (Layers put together by hand, or by `from_spec`, are taken as
+    they are meant.)
 
     Args:
         module: An ``nn.Sequential`` or any module that can be traced.
@@ -115,10 +117,12 @@ class _Signal:
     Attributes:
         shape: Its shape.
         centred: Whether its units have mean zero, being as likely as their opposites.
+        gaussian: Whether its units are Gaussian, as activations take their inputs to be.
     """
 
     shape: _Shape
     centred: bool
+    gaussian: bool
 
 
 class _Reader:
@@ -147,7 +151,7 @@ class _Reader:
             before = [self.gates[other] for other in self._tensors(node)]
             self.gates[node] = {node} | (set[fx.Node].intersection(*before) if before else set())
             if node.op == "placeholder":
-                self.signals[node] = _Signal("unknown", centred=False)
+                self.signals[node] = _Signal("unknown", centred=False, gaussian=False)
             elif not self._is_addition(node):
                 self.layers[node] = self._layer(node)
                 self.signals[node] = self._behind(node, self.signals[self._tensors(node)[0]])
@@ -190,16 +194,16 @@ class _Reader:
                 end = a
                 continue
             fork = max(self.gates[a] & self.gates[b], key=self.order.__getitem__)
-            main, shortcut = self._between(fork, a), self._between(fork, b)
+            main, shortcut = Sequential(*self._between(fork, a)), Sequential(*self._between(fork, b))
             # Given all before the fork, units of a branch with weights of its own are independent of those of
             # the other: what is left of the covariance is the product of their means.
-            independent = _is_fresh(main) or _is_fresh(shortcut)
+            independent = meets_weights(main) or meets_weights(shortcut)
             if not (independent and (self.signals[a].centred or self.signals[b].centred)):
                 raise OptionError(
                     f"the addition {end.name!r} joins branches that correlate: each branch but one must end "
                     "in a layer with weights (Linear or Conv2d)."
                 )
-            layers.append(Residual(Sequential(*main), Sequential(*shortcut)))
+            layers.append(Residual(main, shortcut))
             end = fork
         return layers[::-1]
 
@@ -235,7 +239,7 @@ class _Reader:
             shapes.discard("vectors")
         if len(shapes) > 1:
             raise OptionError(f"the addition {node.name!r} joins tensors of different shapes.")
-        return _Signal(shapes.pop(), all(part.centred for part in parts))
+        return _Signal(shapes.pop(), all(part.centred for part in parts), all(part.gaussian for part in parts))
 
     def _refuse_overwriting(self, node: fx.Node) -> None:
         """Refuse what changes a tensor that others read, since a graph does not say who reads it when."""
@@ -310,7 +314,7 @@ class _Reader:
         if isinstance(layer, Linear):
             if shape in ("images", "dots"):
                 raise OptionError(f"{where} acts on the last axis of images: flatten them first.")
-            return _Signal("vectors" if shape == "vectors" else "rows", centred=True)
+            return _Signal("vectors" if shape == "vectors" else "rows", centred=True, gaussian=True)
         if isinstance(layer, LayerNorm):
             if not flat and shape != "unknown":
                 raise OptionError(
@@ -325,7 +329,7 @@ class _Reader:
         if isinstance(layer, Conv2d | AvgPool2d | GlobalAvgPool2d) and flat:
             raise OptionError(f"{where} acts on images, but what comes before it gives vectors.")
         if isinstance(layer, Conv2d):
-            return _Signal("images", centred=True)
+            return _Signal("images", centred=True, gaussian=True)
         if isinstance(layer, Flatten):
             if shape == "rows":
                 raise OptionError(
@@ -336,9 +340,21 @@ class _Reader:
             return replace(before, shape="images")
         if isinstance(layer, GlobalAvgPool2d):
             return replace(before, shape="dots" if _keeps_pixels(node) else "vectors")
-        if isinstance(layer, Activation):
-            return replace(before, centred=before.centred and is_odd(layer))
+        if isinstance(layer, Activation) and not isinstance(layer, Identity):
+            return _activated(layer, before, where)
         return before
+
+
+def _activated(layer: Activation, before: _Signal, where: str) -> _Signal:
+    """What is known of a tensor behind an activation."""
+    if not before.gaussian:
+        warnings.warn(
+            f"{where} acts on the inputs or on another activation, with no Linear or Conv2d between them: the kernel "
+            "takes what comes in as Gaussian, which it is not.",
+            GdklWarning,
+            stacklevel=2,
+        )
+    return replace(before, centred=before.centred and is_odd(layer), gaussian=False)
 
 
 def _is_size(node: fx.Node) -> bool:
@@ -359,19 +375,6 @@ def _is_batch_size(value: Any) -> bool:
     if value.target == "size":
         return bool((*value.args[1:], *value.kwargs.values()) == (0,))
     return value.target is operator.getitem and bool(value.args[1] == 0)
-
-
-def _is_fresh(layers: list[InfiniteNetwork]) -> bool:
-    """Whether every path through these layers meets weights."""
-    return any(
-        isinstance(layer, Linear | Conv2d)
-        or (
-            isinstance(layer, Residual)
-            and _is_fresh(list(layer.main.layers))
-            and _is_fresh(list(layer.shortcut.layers))
-        )
-        for layer in layers
-    )
 
 
 def _name(node: fx.Node) -> str:
