@@ -57,6 +57,8 @@ class Desk:
         self.constants: dict[tuple[Any, ...], Tensor] = {}
         #: What is prepared for arrays of this desk, such as views of their parts.
         self.plans: dict[tuple[Hashable, ...], Any] = {}
+        self.pads: dict[tuple[Hashable, ...], Tensor] = {}
+        self.sheets: dict[tuple[Hashable, ...], tuple[Tensor, ...]] = {}
         self.bytes = 0
 
     def take(self, like: Tensor, shape: Sequence[int]) -> Tensor:
@@ -73,6 +75,22 @@ class Desk:
             buffer = _Buffer(like.new_empty(1 << size.bit_length()), key)
         self.lent[buffer.numbers.data_ptr()] = buffer
         return buffer.shaped(shape, size)
+
+    def scratch(self, like: Tensor) -> tuple[Tensor, ...]:
+        """Four arrays of the shape of another, which hold until this is called again; no need to put them back."""
+        key = (like.shape, like.dtype, like.device, torch.is_inference_mode_enabled())
+        views = self.sheets.get(key)
+        if views is None:
+            if len(self.sheets) > REMEMBERED:
+                self.sheets.clear()
+            size, kind = like.numel(), key[1:]
+            pad = self.pads.get(kind)
+            if pad is None or pad.shape[1] < size:
+                # Views of the smaller one would keep it.
+                self.sheets.clear()
+                pad = self.pads[kind] = like.new_empty(4, size)
+            views = self.sheets[key] = tuple(row[:size].view(like.shape) for row in pad)
+        return views
 
     def put(self, array: Tensor) -> None:
         """Give an array back; it is kept if it came from here and there is room."""
@@ -135,5 +153,8 @@ class Desk:
         finally:
             # What was not put back, as after an error, is not ours any more.
             desk.lent.clear()
+            if sum(pad.nbytes for pad in desk.pads.values()) > DESK_BYTES:
+                desk.pads.clear()
+                desk.sheets.clear()
             _PLACE.desk = before
             _IDLE.append(desk)

@@ -60,7 +60,7 @@ class ShortWay:
         allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize * work.jobs(device))
         cache = gram.CACHE_NUMBERS if device.type == "cpu" else gram.DEVICE_NUMBERS
         # Images have many small operations a tile, which larger tiles make up for.
-        numbers = max(1, min(cache if self.x1.ndim == 2 else 4 * cache, allowed))
+        numbers = max(1, min((2 if self.x1.ndim == 2 else 4) * cache, allowed))
         pairs = max(1, numbers // math.prod(self.x1.shape[2:]))
         longest = max(math.isqrt(pairs), DENSE_COLUMNS if self.x1.ndim == 2 else COLUMNS)
         columns = min(pairs, n2, longest)
@@ -107,7 +107,7 @@ class _Side:
         self.q = self._follow(steps, q if x.ndim == 2 else q.permute(1, 2, 0).contiguous())
         if self.q.ndim == 3:
             raise no_read_out()
-        self.zeros = any(bool((note == 0).any()) for note in self.notes)
+        self.zeros = any(note.numel() > 0 and float(note.min()) == 0 for note in self.notes)
 
     def _follow(self, steps: Sequence[Step], q: Tensor) -> Tensor:
         """Send variances through the network and note what pairs will need."""
@@ -199,40 +199,37 @@ class _Block:
     def _fold(self, k: Tensor, step: Fold, notes: _Cursor, desk: Desk, *, keep: bool) -> Tensor:
         """w·s·(odd·c + even·A) + b, with s = √(q1·q2) and A·π/2 = √(1 − c²) + c·arcsin c."""
         r1, r2 = notes.take()
-        s = desk.take(k, k.shape)
+        s, *spare = desk.scratch(k)
         torch.mul(r1, r2, out=s)
         # In float32 a fraction is as exact as an arcsine, and takes less time.
         bend = _bend if k.dtype == torch.float32 else _arc
         f = desk.take(k, k.shape) if keep else k
-        w = step.w * bend(k, s, f, step, desk, careful=self.careful)
+        w = step.w * bend(k, s, f, spare, step, desk, careful=self.careful)
         if step.b != 0:
             torch.addcmul(desk.constant(f, step.b), f, s, value=w, out=f)
         else:
             f.mul_(s if w == 1 else s.mul_(w))
-        desk.put(s)
         return f
 
 
-def _arc(k: Tensor, s: Tensor, f: Tensor, step: Fold, desk: Desk, *, careful: bool) -> float:
+def _arc(k: Tensor, s: Tensor, f: Tensor, spare: Sequence[Tensor], step: Fold, desk: Desk, *, careful: bool) -> float:
     """Put odd·c + even·A into ``f``, up to a factor that is returned."""
     c = torch.div(k, s, out=f)
     if careful:
         # A variance of zero: the correlation counts as zero, and s makes the result zero anyway.
         c.nan_to_num_(nan=0.0)
     c.clamp_(-1, 1)
-    arc, A = desk.take(c, c.shape), desk.take(c, c.shape)
+    arc, A, _ = spare
     torch.asin(c, out=arc)
     torch.addcmul(desk.constant(c, 1.0), c, c, value=-1, out=A)
     _root(A, A).addcmul_(c, arc)
     if step.odd != 1:
         c.mul_(step.odd)
     c.add_(A, alpha=2 * step.even / math.pi)
-    desk.put(arc)
-    desk.put(A)
     return 1.0
 
 
-def _bend(k: Tensor, s: Tensor, f: Tensor, step: Fold, desk: Desk, *, careful: bool) -> float:
+def _bend(k: Tensor, s: Tensor, f: Tensor, spare: Sequence[Tensor], step: Fold, desk: Desk, *, careful: bool) -> float:
     """Put (odd/even)·c + A into ``f`` by a fraction for A, and return the factor that is left."""
     # u = 1 + c, from which h = (1 − c²)/2 = u − u²/2.
     one, u = desk.constant(k, 1.0), f
@@ -240,7 +237,7 @@ def _bend(k: Tensor, s: Tensor, f: Tensor, step: Fold, desk: Desk, *, careful: b
     if careful:
         u.nan_to_num_(nan=1.0)
     u.clamp_(0, 2)
-    h, v = desk.take(u, u.shape), desk.take(u, u.shape)
+    h, v, divisor = spare
     torch.addcmul(u, u, u, value=-0.5, out=h)
     _root(h, v)
     slope = step.odd / step.even
@@ -248,13 +245,10 @@ def _bend(k: Tensor, s: Tensor, f: Tensor, step: Fold, desk: Desk, *, careful: b
         _scale(u, slope, 1 - slope, desk)
     u.add_(h, alpha=STRAIGHT)
     (first, near), (second, far) = POLES
-    divisor = desk.take(u, u.shape)
     torch.add(desk.constant(v, near), v, out=divisor)
     u.addcdiv_(h, divisor, value=first)
     torch.add(desk.constant(v, far), v, out=v)
     u.addcdiv_(h, v, value=second)
-    for array in (divisor, v, h):
-        desk.put(array)
     return step.even
 
 
