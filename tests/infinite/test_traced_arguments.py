@@ -333,3 +333,58 @@ def test_activations_behind_weights_are_not_told():
 def test_branches_without_weights_are_refused(main: inf.InfiniteNetwork):
     with pytest.raises(OptionError, match="weights of its own"):
         inf.Residual(main)
+
+
+class _PreActivationBlock(nn.Module):
+    """Batch norm and functional ReLU come first; the shortcut starts on either side of them."""
+
+    def __init__(self, channels: int, out: int, stride: int):
+        super().__init__()
+        self.norm1, self.norm2 = nn.BatchNorm2d(channels), nn.BatchNorm2d(out)
+        self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.dropout = nn.Dropout(0.3)
+        self.shortcut = nn.Conv2d(channels, out, 1, stride, bias=False) if channels != out else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = functional.relu(self.norm1(x))
+        beside = x if self.shortcut is None else self.shortcut(active)
+        return self.conv2(self.dropout(functional.relu(self.norm2(self.conv1(active))))) + beside
+
+
+class _PreActivationNet(nn.Module):
+    def __init__(self, pooling: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, 1, 1, bias=False)
+        self.blocks = nn.Sequential(_PreActivationBlock(4, 8, 2), _PreActivationBlock(8, 8, 1))
+        self.pooling = pooling
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.pooling(functional.relu(self.blocks(self.stem(x))))
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        lambda x: x.mean((2, 3)),
+        lambda x: functional.adaptive_avg_pool2d(x, 1).flatten(1),
+        lambda x: functional.avg_pool2d(x, 2).flatten(1),
+    ],
+    ids=["mean", "adaptive", "average"],
+)
+def test_pre_activation_residual_networks(pooling: Callable[[Tensor], Tensor]):
+    with pytest.warns(GdklWarning, match=r"'blocks.0.norm1' \(and 3 more\) counts as the identity") as told:
+        net = inf.from_torch(_PreActivationNet(pooling), weight_var=2.0, bias_var=0.1)
+    assert len(told) == 1
+    block = [inf.Conv2d(3, 1, 1, weight_var=2.0), inf.ReLU(), inf.Conv2d(3, 1, 1, weight_var=2.0)]
+    first = [inf.Conv2d(3, 2, 1, weight_var=2.0), *block[1:]]
+    by_hand = inf.Sequential(
+        inf.Conv2d(3, 1, 1, weight_var=2.0),
+        inf.ReLU(),
+        inf.Residual(inf.Sequential(*first), inf.Conv2d(1, 2, weight_var=2.0)),
+        inf.Residual(inf.Sequential(inf.ReLU(), *block)),
+        inf.ReLU(),
+        inf.GlobalAvgPool2d(),
+    )
+    x = torch.randn(3, 3, 4, 4, dtype=torch.float64)
+    torch.testing.assert_close(net.kernel(x), by_hand.kernel(x), rtol=1e-12, atol=0)

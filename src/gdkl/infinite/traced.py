@@ -93,7 +93,16 @@ def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -
             f"{type(module).__name__} cannot be traced ({error}): build it from gdkl.infinite's layers."
         ) from error
     reader = _Reader(module, weight_var, bias_var)
-    return Sequential(*reader.read(graph))
+    layers = reader.read(graph)
+    if reader.norms:
+        more = len(reader.norms) - 1
+        warnings.warn(
+            f"batch norm {reader.norms[0]!r}{f' (and {more} more)' if more else ''} counts as the identity, which changes "
+            "the kernel: LayerNorm would keep its meaning.",
+            GdklWarning,
+            stacklevel=2,
+        )
+    return Sequential(*layers)
 
 
 class _Tracer(fx.Tracer):
@@ -132,6 +141,7 @@ class _Reader:
         self.modules = dict(module.named_modules())
         self.weight_var, self.bias_var = weight_var, bias_var
         self.used: dict[int, str] = {}
+        self.norms: list[str] = []
         self.order: dict[fx.Node, int] = {}
         self.gates: dict[fx.Node, set[fx.Node]] = {}
         self.signals: dict[fx.Node, _Signal] = {}
@@ -282,12 +292,7 @@ class _Reader:
                 return Linear(w, b)
             return _convolution(name, layer, w, b)
         if isinstance(layer, _NORMS):
-            warnings.warn(
-                f"batch norm {name!r} counts as the identity, which changes the kernel: LayerNorm would keep "
-                "its meaning.",
-                GdklWarning,
-                stacklevel=2,
-            )
+            self.norms.append(name)
             return Identity()
         try:
             twin = _module_without_weights(layer)
