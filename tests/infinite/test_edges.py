@@ -324,3 +324,36 @@ class TestDifferingVariances:
         nngp, ntk = dense_kernels(net.to_spec(), x)
         assert np.allclose(net.kernel(x), nngp, rtol=1e-12, atol=0)
         assert np.allclose(net.kernel(x, kind="ntk"), ntk, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("phase", [0.0, 0.4])
+def test_waves_of_tiny_inputs(kind: str, phase: float):
+    """Where sin is nearly the identity, its correlation must not drown in rounding."""
+    x = 1e-6 * np.random.default_rng(1).standard_normal((5, 3))
+    layers = [
+        {"op": "dense", "w_var": 5.0, "b_var": 0.0},
+        {"op": "act", "name": "sin", "a": 1.0, "b": 2.0, "c": phase},
+        {"op": "dense", "w_var": 1.0, "b_var": 0.0},
+    ]
+    expected = dense_kernels(layers, x)[0 if kind == "nngp" else 1]
+    scale = np.sqrt(expected.diagonal())
+    ours = inf.from_spec(layers).kernel(x, kind=kind)
+    assert np.all(abs(ours - expected) <= 1e-13 * np.outer(scale, scale))
+
+
+@pytest.mark.parametrize("name", ["cos", "sin"])
+def test_waves_of_tiny_inputs_beside_zero(name: str):
+    """cos(0) and cos of next to nothing differ by the square of a variance, which a kink behind them shows."""
+    x = np.array([[0.0, 0.0], [1e-6, 2e-6], [-3e-6, 1e-6], [1e-3, 0.0]])
+    layers = [
+        {"op": "dense", "w_var": 5.0, "b_var": 0.0},
+        {"op": "act", "name": name, "a": 1.0, "b": 0.5, "c": 0.0 if name == "cos" else 0.4},
+        {"op": "dense", "w_var": 5.0, "b_var": 0.0},
+        {"op": "act", "name": "relu"},
+        {"op": "dense", "w_var": 2.0, "b_var": 0.1},
+    ]
+    for kind, expected in zip(("nngp", "ntk"), dense_kernels(layers, x), strict=True):
+        scale = np.sqrt(expected.diagonal())
+        ours = inf.from_spec(layers).kernel(x, kind=kind)
+        assert np.all(abs(ours - expected) <= 1e-13 * np.outer(scale, scale)), kind

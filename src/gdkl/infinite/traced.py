@@ -97,8 +97,8 @@ def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -
     if reader.norms:
         more = len(reader.norms) - 1
         warnings.warn(
-            f"batch norm {reader.norms[0]!r}{f' (and {more} more)' if more else ''} counts as the identity, which changes "
-            "the kernel: LayerNorm would keep its meaning.",
+            f"batch norm {reader.norms[0]!r}{f' (and {more} more)' if more else ''} counts as the identity, which "
+            "changes the kernel: LayerNorm would keep its meaning.",
             GdklWarning,
             stacklevel=2,
         )

@@ -18,9 +18,6 @@ from gdkl.infinite.activation import Activation, Pair
 from gdkl.infinite.network import Spec, finite_number
 from gdkl.infinite.state import safe_divide, safe_sqrt
 
-#: Variances within this ratio are compared by a difference that vanishes where they are equal.
-CLOSE = 4.0
-
 
 class _Wave(Activation):
     """height · (√odd · sin(b·x) ± √even · cos(b·x)), odd + even = 1."""
@@ -46,10 +43,15 @@ class _Wave(Activation):
         level = torch.exp(-distance)
         fall = -torch.expm1(-2 * b2 * s)
         parallel = level * (odd * fall + even * (2 - fall))
-        # 4·(q1'·q2' − k'²) at c = 1: zero where the variances are equal, and known relatively nearby.
-        excess = -torch.expm1(-2 * distance) * (1 - (odd - even) ** 2 * torch.exp(-b2 * (r1 + r2).square()))
-        excess = excess - (odd - even) * (torch.exp(-b2 * pair.q1) - torch.exp(-b2 * pair.q2)).square()
-        close = (pair.q1 <= CLOSE * pair.q2) & (pair.q2 <= CLOSE * pair.q1)
+        # 4·(q1'·q2' − k'²) at c = 1: zero where the variances are equal, and known relatively nearby. For small
+        # variances its terms are small themselves: each is taken by expm1.
+        rest = 4 * odd * even - (odd - even) ** 2 * torch.expm1(-b2 * (r1 + r2).square())
+        smaller = torch.minimum(pair.q1, pair.q2)
+        difference = torch.exp(-b2 * smaller) * torch.expm1(-b2 * (pair.q1 - pair.q2).abs())
+        term = -torch.expm1(-2 * distance) * rest
+        excess = term - (odd - even) * difference.square()
+        # Rounding leaves an ulp of the term in one way and an ulp of √(q1'·q2') in the other: the smaller one counts.
+        close = term <= scale.square()
         across = torch.where(close, safe_divide(excess, scale + parallel, otherwise=0.0), scale - parallel)
         opposite = torch.exp(-distance - b2 * s * pair.u)
         along = -torch.expm1(-b2 * s * pair.t) * (2 * odd * opposite - level * torch.expm1(-b2 * s * pair.u))
