@@ -52,19 +52,34 @@ class ShortWay:
     def __init__(self, steps: Sequence[Step], x1: Tensor, x2: Tensor) -> None:
         self.steps = tuple(steps)
         self.x1, self.x2 = x1, x2
+        self._cores: int | None = None
         self._kept: tuple[tuple[int, int, int], _Side] | None = None
+
+    def hands(self, work: Work) -> tuple[int, int]:
+        """One tile at a time, by all cores if they are not kept busy.
+
+        Tiles are made of many short operations, between which Python lets one thread pass at a time: threads with tiles
+        of their own take longer than one alone.
+        """
+        if self._cores is None:
+            jobs = work.jobs(self.x1.device)
+            self._cores = jobs if gram.cores_meet_quickly(jobs) else 1
+        return 1, self._cores
 
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile: small enough for the caches, large enough for many operations."""
         device, n2 = self.x1.device, max(1, self.x2.shape[0])
-        allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize * work.jobs(device))
+        allowed = work.memory // (gram.ARRAYS * self.x1.dtype.itemsize)
         cache = gram.CACHE_NUMBERS if device.type == "cpu" else gram.DEVICE_NUMBERS
         # Images have many small operations a tile, which larger tiles make up for.
-        numbers = max(1, min((2 if self.x1.ndim == 2 else 4) * cache, allowed))
+        _, cores = self.hands(work)
+        numbers = max(1, min((2 if self.x1.ndim == 2 else 4) * cores * cache, allowed))
         pairs = max(1, numbers // math.prod(self.x1.shape[2:]))
         longest = max(math.isqrt(pairs), DENSE_COLUMNS if self.x1.ndim == 2 else COLUMNS)
         columns = min(pairs, n2, longest)
-        return pairs // columns, columns
+        rows = pairs // columns
+        # Of a symmetric matrix, what a band computes below the diagonal is lost.
+        return (max(1, min(rows, n2 // 4)) if self.x1 is self.x2 else rows), columns
 
     def rows_at_a_time(self, work: Work) -> int:
         """Inputs of one set whose notes fit the budget."""
@@ -253,8 +268,8 @@ def _bend(k: Tensor, s: Tensor, f: Tensor, spare: Sequence[Tensor], step: Fold, 
 
 
 def _root(x: Tensor, out: Tensor) -> Tensor:
-    """√x; NumPy's takes two thirds of torch's time."""
-    if x.device.type != "cpu":
+    """√x; NumPy's takes two thirds of torch's time, but one core alone."""
+    if x.device.type != "cpu" or torch.get_num_threads() > 1:
         return torch.sqrt(x, out=out)
     np.sqrt(x.numpy(), out=out.numpy())
     return out

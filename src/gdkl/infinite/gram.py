@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ Progress = Callable[[int, int], None]
 CACHE_NUMBERS = 2**16
 #: The same where there is no cache to fit, but a device to fill.
 DEVICE_NUMBERS = 2**24
+#: How long the answer of `cores_meet_quickly` holds.
+MEMORY_SECONDS = 1.0
+_MEETINGS: dict[int, tuple[float, bool]] = {}
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
 
@@ -41,6 +45,10 @@ class Block(Protocol):
 
 class Engine(Protocol):
     """Something that computes Gram matrices in parts."""
+
+    def hands(self, work: Work) -> tuple[int, int]:
+        """Tiles at a time, and cores that share the work within a tile."""
+        ...
 
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile; of a symmetric matrix never more rows than columns."""
@@ -104,7 +112,7 @@ class Work:
         return max(1, math.isqrt(max(1, min(numbers, allowed) // numbers_per_pair)))
 
 
-def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, device: torch.device) -> None:
+def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work) -> None:
     """Compute a Gram matrix tile by tile.
 
     Args:
@@ -113,7 +121,6 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
         diagonal: The diagonal of a symmetric matrix, of which only the upper half is computed; None where the
             matrix is not symmetric.
         work: Cores and progress.
-        device: Where the tiles are computed.
     """
     n1, n2 = into.shape
     symmetric, total, done = diagonal is not None, n1 * n2, 0
@@ -134,7 +141,7 @@ def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work, devi
         # A block on the diagonal takes the half above it; other blocks are whole.
         parts = list(_triangle(shape[0], sides) if symmetric and rows == columns else _grid(*shape, sides))
         corner = (rows.start, columns.start)
-        _run(_Task(block, corner, into, diagonal), parts, work.jobs(device), tell)
+        _run(_Task(block, corner, into, diagonal), parts, *engine.hands(work), tell)
 
 
 @dataclass(frozen=True)
@@ -205,8 +212,8 @@ def _triangle(n: int, sides: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
             yield rows, slice(rows.start + columns.start, rows.start + columns.stop)
 
 
-def _run(task: _Task, parts: list[tuple[slice, slice]], jobs: int, tell: Callable[[int], None]) -> None:
-    """Do all parts, and tell now and then how many entries are done since."""
+def _run(task: _Task, parts: list[tuple[slice, slice]], jobs: int, cores: int, tell: Callable[[int], None]) -> None:
+    """Do all parts, some at a time, and tell now and then how many entries are done since."""
     hands = max(1, min(jobs, len(parts)))
     if hands > 1:
         backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
@@ -218,9 +225,7 @@ def _run(task: _Task, parts: list[tuple[slice, slice]], jobs: int, tell: Callabl
                 tell(task.write(part, tile))
             return
     crew = _Crew(task, parts)
-    # Cores that share one operation wait for each other at its end, which takes long where other programs keep
-    # them busy: each core works on parts of its own, as long as there are enough of them.
-    with threads(max(1, jobs // hands)), Desk.at_hand(), torch.no_grad(), crew.helpers(hands - 1):
+    with threads(max(cores, jobs // hands)), Desk.at_hand(), torch.no_grad(), crew.helpers(hands - 1):
         while crew.step():
             tell(crew.news())
     tell(crew.news())
@@ -312,3 +317,44 @@ def threads(count: int) -> Generator[None]:
     finally:
         if before != count:
             torch.set_num_threads(before)
+
+
+def cores_meet_quickly(count: int) -> bool:
+    """Whether an operation is worth sharing among cores just now.
+
+    Cores that share an operation wait for each other at its end. Where other programs keep them busy that can
+    take a thousand times as long as the operation, and one core had better work alone.
+
+    Example:
+        >>> cores_meet_quickly(1)
+        True
+    """
+    if count < 2:
+        return True
+    asked, answer = _MEETINGS.get(count, (-math.inf, True))
+    if time.monotonic() - asked > MEMORY_SECONDS:
+        answer = _meet_quickly(count)
+        _MEETINGS[count] = (time.monotonic(), answer)
+    return answer
+
+
+def _meet_quickly(count: int) -> bool:
+    """Try it."""
+    array = torch.ones(2**17)
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        array.mul_(1.0)
+        return time.perf_counter() - start
+
+    with threads(1):
+        alone = sorted(seconds() for _ in range(9))[4]
+    late = 0
+    with threads(count):
+        seconds()
+        for _ in range(8):
+            late += seconds() > 4 * alone
+            # Late meetings happen now and then; three are a habit.
+            if late > 2:
+                return False
+    return True

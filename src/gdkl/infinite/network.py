@@ -293,7 +293,7 @@ class InfiniteNetwork(ABC):
         if inputs.x2 is None:
             with torch.no_grad():
                 diagonal = engine.diagonal(work)
-        fill(engine, into, diagonal, work=work, device=x1.device)
+        fill(engine, into, diagonal, work=work)
 
     def _short_way(self, x1: Tensor, x2: Tensor, kind: Kind) -> ShortWay | None:
         """A faster engine than the general recursion, for those networks that have one."""

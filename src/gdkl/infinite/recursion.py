@@ -76,6 +76,10 @@ class Recursion:
     x2: Tensor
     kind: Kind
 
+    def hands(self, work: Work) -> tuple[int, int]:
+        """Each core takes tiles of its own."""
+        return work.jobs(self.x1.device), 1
+
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile."""
         side = self.net._side(self.x1, work)
