@@ -225,8 +225,12 @@ def _run(task: _Task, parts: list[tuple[slice, slice]], jobs: int, cores: int, t
                 tell(task.write(part, tile))
             return
     crew = _Crew(task, parts)
-    with threads(max(cores, jobs // hands)), Desk.at_hand(), torch.no_grad(), crew.helpers(hands - 1):
-        while crew.step():
+    shared, going = max(cores, jobs // hands), True
+    with Desk.at_hand(), torch.no_grad(), crew.helpers(hands - 1):
+        while going:
+            # Asked again and again, as other programs come and go while a large matrix is computed.
+            with threads(shared if cores_meet_quickly(shared) else 1):
+                going = crew.step()
             tell(crew.news())
     tell(crew.news())
 
