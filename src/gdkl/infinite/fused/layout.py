@@ -1,0 +1,111 @@
+"""How the pixels of an image are spread over the lanes that work on one pair of images.
+
+The lanes form a grid, and each holds a patch of neighbouring pixels in registers: sums over a window then need
+their neighbours' pixels only along the patch's edge. A stride that divides the patch leaves every lane with the
+smaller patch of the smaller image, so that no lane falls idle as images shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+#: Lanes that may share a pair: parts of a warp, a warp, or several warps of one block.
+GROUPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+#: Lanes of a warp.
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A map of ``height`` × ``width`` pixels on a grid of ``rows`` × ``columns`` lanes.
+
+    Lane (i, j) holds pixels i·patch_height … and j·patch_width …; those outside the image hold anything finite.
+
+    Attributes:
+        height: Pixels from top to bottom; zero for a single number that every lane holds.
+        width: Pixels from left to right.
+        rows: Lanes from top to bottom.
+        columns: Lanes from left to right.
+        patch_height: Rows of pixels of a lane.
+        patch_width: Columns of pixels of a lane.
+
+    Example:
+        >>> Layout(32, 32, 4, 8, 8, 4).pixels
+        32
+    """
+
+    height: int
+    width: int
+    rows: int
+    columns: int
+    patch_height: int
+    patch_width: int
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a lane."""
+        return self.patch_height * self.patch_width
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one number and not a map."""
+        return self.height == 0
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.height, self.width
+
+    def lengths(self, axis: int) -> tuple[int, int, int]:
+        """Pixels, lanes and pixels of a lane along an axis."""
+        if axis == 0:
+            return self.height, self.rows, self.patch_height
+        return self.width, self.columns, self.patch_width
+
+    def inside(self, axis: int, offset: int) -> tuple[bool, ...]:
+        """Whether the pixel at an offset from a lane's first one lies in the image, for all lanes along an axis.
+
+        Example:
+            >>> Layout(7, 7, 2, 2, 4, 4).inside(0, 3)
+            (True, False)
+        """
+        length, lanes, patch = self.lengths(axis)
+        return tuple(0 <= lane * patch + offset < length for lane in range(lanes))
+
+    def exact(self, axis: int) -> bool:
+        """Whether the lanes' patches cover the image and nothing else."""
+        length, lanes, patch = self.lengths(axis)
+        return lanes * patch == length
+
+
+#: One number that every lane of a group holds.
+SINGLE = Layout(0, 0, 1, 1, 1, 1)
+
+
+def grids(group: int) -> Iterator[tuple[int, int]]:
+    """All grids of rows × columns that a group of lanes can form, a few lanes left over included.
+
+    Example:
+        >>> list(grids(4))
+        [(1, 4), (2, 2), (3, 1), (4, 1)]
+    """
+    for rows in range(1, min(group, 64) + 1):
+        yield rows, group // rows
+
+
+def layouts(height: int, width: int, rows: int, columns: int, most: int) -> Iterator[Layout]:
+    """All layouts of an image on a grid with at most so many pixels a lane.
+
+    Patches are as small as they can be, or larger up to the next multiple of eight, which strides divide.
+
+    Example:
+        >>> [layout.patch_height for layout in layouts(7, 4, 2, 4, 8)]
+        [4, 5, 6, 7, 8]
+    """
+    low_h, low_w = -(-height // rows), -(-width // columns)
+    for ph in range(low_h, -(-low_h // 8) * 8 + 1):
+        for pw in range(low_w, -(-low_w // 8) * 8 + 1):
+            if ph * pw <= most:
+                yield Layout(height, width, rows, columns, ph, pw)
