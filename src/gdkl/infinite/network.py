@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
+from gdkl.infinite.fused.engine import fused_engine
 from gdkl.infinite.gram import ARRAYS, Progress, Work, fill
 from gdkl.infinite.images import image_state
 from gdkl.infinite.recursion import Kind, Recursion, cast, known_kind, read_out
@@ -255,7 +256,11 @@ class InfiniteNetwork(ABC):
         inputs = self._read(x, None, kind)
         if inputs.needs_grad:
             return inputs.give(self._diagonal(inputs.x1, kind, gradient=True))
-        engine = self._short_way(inputs.x1, inputs.x1, kind) or Recursion(self, inputs.x1, inputs.x1, kind)
+        engine = (
+            fused_engine(self, inputs.x1, inputs.x1, kind)
+            or self._short_way(inputs.x1, inputs.x1, kind)
+            or Recursion(self, inputs.x1, inputs.x1, kind)
+        )
         with torch.no_grad():
             result = engine.diagonal(Work())
         _warn_unless_finite(result)
@@ -288,6 +293,11 @@ class InfiniteNetwork(ABC):
         """Compute the matrix tile by tile."""
         x1 = inputs.x1
         other = x1 if inputs.x2 is None else inputs.x2
+        fused = fused_engine(self, x1, other, kind)
+        if fused is not None:
+            with torch.no_grad():
+                fused.fill(into, symmetric=inputs.x2 is None, work=work)
+            return
         engine = self._short_way(x1, other, kind) or Recursion(self, x1, other, kind)
         diagonal = None
         if inputs.x2 is None:

@@ -1,8 +1,8 @@
 """Element-wise functions of a pair's covariance k, each written once for every machine.
 
 An activation takes k to E[φ(u)φ(v)], given notes of either input that follow from its variance alone. The variance
-behind it is the same formula with k = q and both notes the input's own, so that identical inputs have a
-correlation of one to the last bit.
+behind it is the same formula with k = q and both notes the input's own, so that identical inputs keep a
+correlation of one.
 
 Straight-line activations rest on E|uv| = |k| + 2·s·B with s = √(q1·q2) and
 
@@ -48,6 +48,10 @@ class Formula(ABC):
     def pair(self, machine: Machine, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
         """The covariance behind the operation."""
 
+    def variance(self, machine: Machine, q: Value, notes: Sequence[Value]) -> Value:
+        """The variance behind the operation."""
+        return self.pair(machine, q, notes, notes)
+
 
 @dataclass(frozen=True)
 class Bend(Formula):
@@ -77,9 +81,12 @@ class Bend(Formula):
         rest = machine.multiply(d, root)
         if self.ratio is None:
             return machine.fma(rest, bend, machine.function("fmax", k, machine.number(0.0)))
-        return machine.fma(
-            machine.add(rest, rest), bend, machine.fma(machine.constant(self.ratio), k, size)
-        )
+        return machine.fma(machine.add(rest, rest), bend, machine.fma(machine.constant(self.ratio), k, size))
+
+    def variance(self, machine: Machine, q: Value, notes: Sequence[Value]) -> Value:
+        """Nothing is left of the bend."""
+        del notes
+        return q if self.ratio is None else machine.fma(machine.constant(self.ratio), q, q)
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,11 @@ class Arc(Formula):
         arc = machine.multiply(machine.multiply(half, s), machine.number(2 / math.pi))
         return machine.fma(machine.constant(self.ratio), k, arc)
 
+    def variance(self, machine: Machine, q: Value, notes: Sequence[Value]) -> Value:
+        """At c = 1 the arc is one."""
+        del notes
+        return q if self.ratio is None else machine.fma(machine.constant(self.ratio), q, q)
+
 
 @dataclass(frozen=True)
 class ErrorFunction(Formula):
@@ -124,20 +136,6 @@ class ErrorFunction(Formula):
         x = machine.multiply(machine.multiply(machine.constant(self.beta), k), first[0])
         arc = machine.function("asin", cut(machine, machine.multiply(x, second[0])))
         return machine.fma(machine.constant(self.height), arc, machine.constant(self.offset))
-
-
-@dataclass(frozen=True)
-class SignFunction(Formula):
-    """(2/π)·arcsin c."""
-
-    def notes(self, machine: Machine, q: Value) -> Sequence[Value]:
-        """1/√q."""
-        return [machine.reciprocal_root(q)]
-
-    def pair(self, machine: Machine, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
-        c = cut(machine, machine.multiply(machine.multiply(k, first[0]), second[0]))
-        return machine.multiply(machine.function("asin", c), machine.number(2 / math.pi))
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 - the abstract machine says what each operation is
 """A machine of NumPy arrays: programs run here as they do on a GPU, lane by lane, without one."""
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def emulate(program: Program, x1: Array, x2: Array | None = None) -> tuple[Array
         Shapes ``(n1, n2)`` and ``(n1,)``.
     """
     real = np.float64 if program.double else np.float32
-    first, diagonal = _notes(program, x1.astype(real))
-    second = first if x2 is None else _notes(program, x2.astype(real))[0]
+    first, exact, factor1 = _notes(program, x1.astype(real))
+    second, _, factor2 = (first, exact, factor1) if x2 is None else _notes(program, x2.astype(real))
     n1, n2 = len(x1), len(first[0]) if x2 is None else len(x2)
     i, j = (index.ravel() for index in np.indices((n1, n2)))
     machine = Lanes(program, [note[i] for note in first], [note[j] for note in second])
@@ -37,17 +38,20 @@ def emulate(program: Program, x1: Array, x2: Array | None = None) -> tuple[Array
     if program.group == 0:
         start = (x1.astype(real) @ (x1 if x2 is None else x2).astype(real).T).reshape(-1, 1)
     with np.errstate(all="ignore"):
-        result = run(program, machine, start)
-    return result[:, 0].reshape(n1, n2), diagonal
+        result = run(program, machine, start)[:, 0].reshape(n1, n2)
+    return result * np.outer(factor1, factor2).astype(real), exact
 
 
-def _notes(program: Program, x: Array) -> tuple[list[Array], Array]:
-    """Notes of single inputs, in order, and their variances behind the network."""
-    machine = Lanes(program, None, None, x)
-    start = None if program.group else np.square(x).sum(1, keepdims=True)
+def _notes(program: Program, x: Array) -> tuple[list[Array], Array, Array]:
+    """Notes of single inputs, in order, their variances in double precision, and the factors that rounding took."""
+    machine, exact = Lanes(program, None, None, x), Lanes(program, None, None, x.astype(np.float64))
     with np.errstate(all="ignore"):
-        variance = run(program, machine, start)
-    return machine.made, variance[:, 0]
+        q, wide = (
+            run(program, lanes, None if program.group else np.square(inputs).sum(1, keepdims=True))[:, 0]
+            for lanes, inputs in ((machine, x), (exact, x.astype(np.float64)))
+        )
+        factor = np.sqrt(np.where(q > 0, wide / q, 1))
+    return machine.made, wide, factor
 
 
 class Lanes(Machine):
@@ -57,7 +61,7 @@ class Lanes(Machine):
         self, program: Program, first: list[Array] | None, second: list[Array] | None, x: Array | None = None
     ) -> None:
         self.program = program
-        self.real: Any = np.float64 if program.double else np.float32
+        self.real: Any = np.float64 if program.double or (x is not None and x.dtype == np.float64) else np.float32
         self.lanes = max(1, program.group)
         #: Notes that are read, one array of (pairs, pixels, lanes) each; None where they are made.
         self.first, self.second = first, second
@@ -105,9 +109,7 @@ class Lanes(Machine):
         place = self._place(layout)[axis]
         return np.array([at < len(lanes) and lanes[at] for at in place], dtype=self.real)
 
-    def exchange(
-        self, values: Sequence[Array], layout: Layout, axis: int, step: int, circular: bool
-    ) -> list[Array]:
+    def exchange(self, values: Sequence[Array], layout: Layout, axis: int, step: int, circular: bool) -> list[Array]:
         rows, columns = self._place(layout)
         lanes = np.arange(self.lanes)
         if circular:
@@ -172,7 +174,9 @@ class Lanes(Machine):
         return state
 
     def products(self, channels: int, layout: Layout) -> list[Array]:
-        first, second = self._next_notes(layout, channels, self._packed)
+        if self.makes_notes:
+            self.made.append(self._packed(layout))
+        first, second = (self.made[-1], self.made[-1]) if self.makes_notes else self._next()
         total = [
             sum((a[:, channel, pixel] * b[:, channel, pixel] for channel in range(channels)), start=self.number(0.0))
             for pixel in range(layout.pixels)
@@ -189,27 +193,33 @@ class Lanes(Machine):
             packed[:, :, pixel, inside] = self.x[:, :, row[inside], column[inside]]
         return packed
 
-    def _next_notes(self, layout: Layout, planes: int, make: Callable[[Layout], Array]) -> tuple[Array, Array]:
+    def _next(self) -> tuple[Array, Array]:
+        """The notes of both inputs that come next."""
         if self.first is None or self.second is None:
-            made = make(layout)
-            self.made.append(made)
-            return made, made
+            raise RuntimeError("notes are read for pairs")
         at, self.next = self.next, self.next + 1
         return self.first[at], self.second[at]
 
-    def notes(
-        self, layout: Layout, planes: int, compute: Callable[[int], Sequence[Array]]
-    ) -> Callable[[int], tuple[Sequence[Array], Sequence[Array]]]:
-        def make(layout: Layout) -> Array:
-            pixels = [np.stack(list(compute(pixel)), 1) for pixel in range(layout.pixels)]
-            made = np.stack(pixels, 2)
-            if not layout.single:
-                for pixel, (_, _, inside) in enumerate(self._pixels(layout)):
-                    made[:, :, pixel, ~inside] = 0
-            return made
+    @property
+    def makes_notes(self) -> bool:
+        return self.first is None
 
-        first, second = self._next_notes(layout, planes, make)
+    def read_notes(self, layout: Layout, planes: int) -> Callable[[int], tuple[Sequence[Array], Sequence[Array]]]:
+        first, second = self._next()
         return lambda pixel: (
-            [first[:, p, pixel] for p in range(planes)],
-            [second[:, p, pixel] for p in range(planes)],
+            [first[:, at, pixel] for at in range(planes)],
+            [second[:, at, pixel] for at in range(planes)],
         )
+
+    def write_notes(self, layout: Layout, planes: int) -> Callable[[int, Sequence[Array]], None]:
+        pixels: list[Array] = []
+
+        def write(pixel: int, values: Sequence[Array]) -> None:
+            made = np.stack([np.broadcast_to(value, np.shape(values[0])) for value in values], 1)
+            if not layout.single:
+                made[..., ~self._pixels(layout)[pixel][2]] = 0
+            pixels.append(made)
+            if pixel == layout.pixels - 1:
+                self.made.append(np.stack(pixels, 2))
+
+        return write

@@ -80,17 +80,24 @@ def _affine(machine: Machine, value: Value, w: int | None, b: int | None) -> Val
 
 
 def _activate(op: Activate, machine: Machine, k: Map) -> Map:
-    notes = machine.notes(op.layout, op.formula.planes, lambda pixel: op.formula.notes(machine, k[pixel]))
-    return [op.formula.pair(machine, value, *notes(pixel)) for pixel, value in enumerate(k)]
+    formula = op.formula
+    if machine.makes_notes:
+        write = machine.write_notes(op.layout, formula.planes)
+        new: Map = []
+        for pixel, q in enumerate(k):
+            notes = formula.notes(machine, q)
+            write(pixel, notes)
+            new.append(formula.variance(machine, q, notes))
+        return new
+    read = machine.read_notes(op.layout, formula.planes)
+    return [formula.pair(machine, value, *read(pixel)) for pixel, value in enumerate(k)]
 
 
 def _total(layout: Layout, machine: Machine, k: Map) -> Value:
     """The sum of the pixels inside the image: a lane's rows, then its column of row sums, then all lanes."""
     rows: list[Value] = []
     for r in range(layout.patch_height):
-        line = [
-            _masked(machine, layout, 1, c, k[r * layout.patch_width + c]) for c in range(layout.patch_width)
-        ]
+        line = [_masked(machine, layout, 1, c, k[r * layout.patch_width + c]) for c in range(layout.patch_width)]
         rows.append(_masked(machine, layout, 0, r, _sum(machine, line)))
     return machine.total(_sum(machine, rows), layout)
 
@@ -114,9 +121,7 @@ def _convolve(op: Convolve, machine: Machine, k: Map) -> Map:
         lines = {r: k[r * width : (r + 1) * width] for r in range(height) if r in used}
         # Along rows, and only those that any window reads; then along columns, which are fewer by then.
         across = dict(zip(lines, _slide(op, machine, 1, list(lines.values())), strict=True))
-        columns = [
-            [across[r][c] if r in across else None for r in range(height)] for c in range(op.target.patch_width)
-        ]
+        columns = [[across[r][c] if r in across else None for r in range(height)] for c in range(op.target.patch_width)]
         done = _slide(op, machine, 0, columns)
         k = [done[c][r] for r in range(op.target.patch_height) for c in range(op.target.patch_width)]
     else:
@@ -135,9 +140,7 @@ def _slide(op: Convolve, machine: Machine, axis: int, lines: list[Map]) -> list[
     """Sums over windows along one axis, for several lines of pixels of each lane at once."""
     patch_in, patch_out = op.source.lengths(axis)[2], op.target.lengths(axis)[2]
     size, stride, low = op.size[axis], op.stride[axis], op.pads[axis]
-    read = {
-        output * stride - low + tap for output in range(patch_out) for tap in range(size)
-    }
+    read = {output * stride - low + tap for output in range(patch_out) for tap in range(size)}
     # Neighbours' pixels first, all of one distance together.
     found: list[dict[int, Value]] = [{o: line[o] for o in read if 0 <= o < patch_in} for line in lines]
     for step in sorted({o // patch_in for o in read} - {0}):
@@ -168,7 +171,9 @@ def _window_sums(
     def closed(start: Value | None, offsets: Sequence[int]) -> Value:
         for o in sorted(offsets, key=lambda o: o in edge):
             if o in edge:
-                start = machine.multiply(masks[o], plain[o]) if start is None else machine.fma(masks[o], plain[o], start)
+                start = (
+                    machine.multiply(masks[o], plain[o]) if start is None else machine.fma(masks[o], plain[o], start)
+                )
             else:
                 start = plain[o] if start is None else machine.add(start, plain[o])
         return start

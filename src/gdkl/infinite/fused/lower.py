@@ -33,7 +33,7 @@ from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
 from gdkl.infinite.network import InfiniteNetwork, Sequential
 from gdkl.infinite.norm import LayerNorm
-from gdkl.infinite.piecewise import ABReLU, Sign
+from gdkl.infinite.piecewise import ABReLU
 from gdkl.infinite.pooling import Flatten
 from gdkl.infinite.residual import Residual
 from gdkl.infinite.waves import _Wave
@@ -77,7 +77,8 @@ def lower(net: InfiniteNetwork, shape: Sequence[int], dtype: torch.dtype) -> Pro
     walk.settle()
     if len(walk.constants) > MOST_CONSTANTS:
         raise UnsupportedError("the network has too many different variances")
-    group, ops = place(walk.ops, slots=walk.most_slots, double=walk.double) if image else (0, walk.ops)
+    ops = tuple(walk.ops)
+    group, ops = place(ops, slots=walk.most_slots, double=walk.double) if image else (0, ops)
     return Program(rolled(ops), tuple(walk.constants), walk.double, group, walk.most_slots)
 
 
@@ -168,9 +169,7 @@ class _Walk:
         pads = window.pads(height, width)
         sizes = [
             (length + low + high - size) // stride + 1
-            for length, (low, high), size, stride in zip(
-                (height, width), pads, window.size, window.stride, strict=True
-            )
+            for length, (low, high), size, stride in zip((height, width), pads, window.size, window.stride, strict=True)
         ]
         target = _bare(*sizes)
         w = float(net.weight_var) * self.factor / math.prod(window.size)
@@ -234,8 +233,6 @@ class _Walk:
             formula = formulas.Bump(self.constant(-2 * net.b), self.constant(net.a**2))
         elif isinstance(net, GELU):
             formula = formulas.ErrorLinear()
-        elif isinstance(net, Sign):
-            formula = formulas.SignFunction()
         else:
             raise UnsupportedError(f"no kernel is generated for {type(net).__name__}")
         self.activate(formula)

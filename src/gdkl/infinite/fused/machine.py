@@ -55,7 +55,7 @@ class Machine(ABC):
 
     @abstractmethod
     def function(self, name: str, *arguments: Value) -> Value:
-        """A function by its name in C: ``sqrt``, ``fabs``, ``fmax``, ``asin``, ``exp``, ``expm1``, ``copysign``, …"""
+        """A function by its name in C, such as ``sqrt``, ``fabs``, ``fmax``, ``asin`` or ``expm1``; ``divide`` is a / b."""
 
     @abstractmethod
     def reciprocal_root(self, a: Value) -> Value:
@@ -68,9 +68,7 @@ class Machine(ABC):
         """One on those lanes along an axis of the grid that are true, zero on the others."""
 
     @abstractmethod
-    def exchange(
-        self, values: Sequence[Value], layout: Layout, axis: int, step: int, circular: bool
-    ) -> list[Value]:
+    def exchange(self, values: Sequence[Value], layout: Layout, axis: int, step: int, circular: bool) -> list[Value]:
         """What the lane so many steps further along an axis holds; anything finite beyond the grid."""
 
     @abstractmethod
@@ -98,11 +96,15 @@ class Machine(ABC):
     def products(self, channels: int, layout: Layout) -> list[Value]:
         """Sums over channels of products of the two inputs, pixel by pixel."""
 
+    @property
     @abstractmethod
-    def notes(
-        self, layout: Layout, planes: int, compute: Callable[[int], Sequence[Value]]
-    ) -> Callable[[int], tuple[Sequence[Value], Sequence[Value]]]:
-        """The next notes of either input, pixel by pixel; ``compute`` makes them, where they are made.
+    def makes_notes(self) -> bool:
+        """Whether the program runs on the variance of one input, to make its notes, or on pairs, to read them."""
 
-        Pixels are asked for in order, and all of them.
-        """
+    @abstractmethod
+    def read_notes(self, layout: Layout, planes: int) -> Callable[[int], tuple[Sequence[Value], Sequence[Value]]]:
+        """The next notes of either input, pixel by pixel; all pixels are asked for, in order."""
+
+    @abstractmethod
+    def write_notes(self, layout: Layout, planes: int) -> Callable[[int, Sequence[Value]], None]:
+        """What takes the next notes of the input, pixel by pixel; all pixels are given, in order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from gdkl.infinite.fused.layout import GROUPS, WARP, Layout, grids
 from gdkl.infinite.fused.program import Activate, Add, Affine, Convolve, Op, Start, Sum, Swap, UnsupportedError
@@ -15,7 +16,8 @@ MAP_REGISTERS = 72
 Size = tuple[int, int]
 
 
-def place(ops: Sequence[Op], *, slots: int, double: bool) -> tuple[int, list[Op]]:
+@lru_cache(maxsize=64)
+def place(ops: tuple[Op, ...], *, slots: int, double: bool) -> tuple[int, tuple[Op, ...]]:
     """Choose layouts by counting instructions, and write them into the operations.
 
     Args:
@@ -32,7 +34,7 @@ def place(ops: Sequence[Op], *, slots: int, double: bool) -> tuple[int, list[Op]
     most = MAP_REGISTERS // ((2 if double else 1) * (1 + slots))
     sizes = list(dict.fromkeys(layout.size for op in ops for layout in _layouts(op) if not layout.single))
     largest = max(h * w for h, w in sizes)
-    best: tuple[float, int, list[Op]] | None = None
+    best: tuple[float, int, tuple[Op, ...]] | None = None
     for group in GROUPS:
         if largest > group * most:
             continue
@@ -45,7 +47,7 @@ def place(ops: Sequence[Op], *, slots: int, double: bool) -> tuple[int, list[Op]
             for chosen in _choices(ops, sizes, rows, columns):
                 if any(layout.pixels > most for layout in chosen.values()):
                     continue
-                placed = [_placed(op, chosen) for op in ops]
+                placed = tuple(_placed(op, chosen) for op in ops)
                 cost = group * sum(_cost(op, group, double) for op in placed)
                 if best is None or cost < best[0]:
                     best = (cost, group, placed)

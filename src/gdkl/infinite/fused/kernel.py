@@ -1,0 +1,185 @@
+"""A compiled network: its notes and its pairs, launched on torch's tensors and torch's stream."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gdkl.infinite.fused import compile as compiler
+from gdkl.infinite.fused.lower import lower
+from gdkl.infinite.fused.program import Program, UnsupportedError
+from gdkl.infinite.fused.source import DENSE_TILE, SQUARE, Options, Source, write
+from gdkl.infinite.network import InfiniteNetwork
+from gdkl.numerics import GdklError
+
+#: Blocks that one launch can have.
+MOST_BLOCKS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What pairs need to know of a set of inputs.
+
+    Attributes:
+        x: The inputs.
+        planes: Notes, ``(n, numbers)`` for images and ``(numbers, n)`` for vectors.
+        q: Variances behind the network in the arithmetic of the pairs.
+        exact: Variances in double precision.
+    """
+
+    x: Tensor
+    planes: Tensor
+    q: Tensor
+    exact: Tensor
+
+
+class Kernel:
+    """A network compiled for one shape of inputs, one precision and one device.
+
+    Args:
+        program: The program.
+        shape: Shape of one input.
+        dtype: Precision of inputs and results.
+        device: The device.
+        options: Variants of the source.
+    """
+
+    def __init__(
+        self, program: Program, shape: tuple[int, ...], dtype: torch.dtype, device: int, options: Options | None = None
+    ) -> None:
+        self.program, self.shape, self.dtype, self.device = program, shape, dtype, device
+        self.source: Source = write(program, shape, "float" if dtype == torch.float32 else "double", options)
+        self.real = torch.float64 if program.double else torch.float32
+        with torch.cuda.device(device):
+            module = compiler.load(self.source.text, device)
+            self._pairs, self._notes = module.get_function("pairs"), module.get_function("notes")
+        self._constants = tuple(_struct(program.constants, kind) for kind in (np.float32, np.float64))
+
+    @property
+    def bytes_per_input(self) -> int:
+        """Memory that the notes of one input take."""
+        return (self.program.notes + 3) * self.real.itemsize + 8
+
+    def notes(self, x: Tensor) -> Notes:
+        """Notes of some inputs."""
+        n, numbers = x.shape[0], self.program.notes
+        vectors = self.program.group == 0
+        planes = x.new_empty((numbers, n) if vectors else (n, numbers), dtype=self.real)
+        q, exact = x.new_empty(n, dtype=self.real), x.new_empty(n, dtype=torch.float64)
+        start = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64).square_() if vectors else x.contiguous()
+        blocks = -(-n // self.source.note_inputs)
+        arguments = (start, planes, q, exact, np.int32(n))
+        self._launch(self._notes, (blocks, 2, 1), self.source.note_threads, arguments)
+        return Notes(x, planes, q, exact)
+
+    def pairs(self, first: Notes, second: Notes, result: Tensor, mirror: Tensor | None, *, triangle: bool) -> None:
+        """Covariances of all pairs of two sets, or of those above the diagonal.
+
+        Args:
+            first: Notes of the rows.
+            second: Notes of the columns.
+            result: Takes the covariances, shape ``(n1, n2)``, with columns side by side in memory.
+            mirror: Takes them mirrored, ``(n2, n1)``; None if that is not wanted.
+            triangle: Whether the two sets are one, and only pairs i < j are wanted.
+        """
+        n1, n2 = result.shape
+        if n1 == 0 or n2 == 0:
+            return
+        if self.program.group == 0:
+            self._dense_pairs(first, second, result, mirror, triangle)
+            return
+        squares, across = -(-n1 // SQUARE), -(-n2 // SQUARE)
+        count = across * (across + 1) // 2 if triangle else squares * across
+        blocks = count * (SQUARE // self.source.tile[0]) * (SQUARE // self.source.tile[1])
+        arguments = (
+            *(first.planes, second.planes, first.q, first.exact, second.q, second.exact, result, mirror),
+            *(np.int32(n1), np.int32(n2), np.int64(result.stride(0)), np.int32(triangle)),
+        )
+        self._launch(self._pairs, (blocks, 1, 1), self.source.threads, arguments)
+
+    def _dense_pairs(self, first: Notes, second: Notes, result: Tensor, mirror: Tensor | None, triangle: bool) -> None:
+        """One matrix product, then all layers in one pass over it."""
+        if result.dtype == self.real:
+            product = result
+            torch.mm(first.x, second.x.T, out=product)
+        else:
+            product = first.x.to(self.real) @ second.x.to(self.real).T
+        n1, n2 = result.shape
+        arguments = (
+            *(product, first.planes, second.planes, first.q, first.exact, second.q, second.exact, result, mirror),
+            *(np.int32(n1), np.int32(n2), np.int64(product.stride(0)), np.int64(result.stride(0)), np.int32(triangle)),
+        )
+        grid = (-(-n2 // DENSE_TILE), -(-n1 // DENSE_TILE), 1)
+        self._launch(self._pairs, grid, self.source.threads, arguments)
+
+    def _launch(self, function: Any, grid: tuple[int, int, int], threads: int, arguments: tuple[Any, ...]) -> None:
+        """On the stream on which torch works, so that both see each other's results in order."""
+        if grid[0] > MOST_BLOCKS:
+            raise RuntimeError("a launch has too many blocks")
+        plain = [_pointer(value) if isinstance(value, Tensor) or value is None else value for value in arguments]
+        with torch.cuda.device(self.device):
+            stream = _stream(torch.cuda.current_stream(self.device).cuda_stream)
+            function(grid, (threads, 1, 1), (*plain, *self._constants), 0, stream)
+
+
+def _pointer(tensor: Tensor | None) -> np.uint64:
+    return np.uint64(0 if tensor is None else tensor.data_ptr())
+
+
+@lru_cache(maxsize=16)
+def _stream(pointer: int) -> Any:
+    return compiler.cupy().cuda.ExternalStream(pointer)
+
+
+def _struct(numbers: tuple[float, ...], kind: Any) -> np.ndarray[Any, Any]:
+    """Numbers as a C struct that is passed by value."""
+    struct = np.zeros(1, dtype=[("v", kind, (max(1, len(numbers)),))])
+    if numbers:
+        struct["v"][0] = numbers
+    return struct
+
+
+def kernel_of(net: InfiniteNetwork, x: Tensor) -> Kernel:
+    """The compiled kernel of a network for inputs like these.
+
+    Raises:
+        UnsupportedError: If there is none.
+    """
+    try:
+        spec = json.dumps(net.to_spec())
+    except (GdklError, TypeError) as error:
+        raise UnsupportedError(f"the network has no spec ({error})") from error
+    device = torch.cuda.current_device() if x.device.index is None else x.device.index
+    found = _cached(spec, tuple(x.shape[1:]), x.dtype, device, _Held(net))
+    if isinstance(found, UnsupportedError):
+        raise found
+    return found
+
+
+class _Held:
+    """A network that takes no part in a comparison: its spec, which does, says all about it."""
+
+    def __init__(self, net: InfiniteNetwork) -> None:
+        self.net = net
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=256)
+def _cached(spec: str, shape: tuple[int, ...], dtype: torch.dtype, device: int, held: _Held) -> Any:
+    """The kernel, or the reason why there is none."""
+    del spec
+    try:
+        return Kernel(lower(held.net, shape, dtype), shape, dtype, device)
+    except UnsupportedError as reason:
+        return reason
