@@ -65,7 +65,7 @@ class Bend(Formula):
 
     def notes(self, machine: Machine, q: Value) -> Sequence[Value]:
         """√q."""
-        return [machine.function("sqrt", q)]
+        return [machine.quick("sqrt", q)]
 
     def pair(self, machine: Machine, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
         """As above."""

@@ -59,9 +59,13 @@ def load(text: str, device: int) -> Any:
         raise UnsupportedError(f"CuPy finds no CUDA device ({error})") from error
     key = content_key(text, architecture, version)
     with _LOCK:
-        if (key, device) not in _LOADED:
-            _LOADED[key, device] = _module(cp, text, key)
-        return _LOADED[key, device]
+        found = _LOADED.get((key, device))
+    if found is None:
+        # Unlocked: several networks compile side by side, and compiling one twice does no harm.
+        found = _module(cp, text, key)
+        with _LOCK:
+            found = _LOADED.setdefault((key, device), found)
+    return found
 
 
 def content_key(text: str, architecture: str, version: str) -> str:

@@ -13,8 +13,8 @@ from gdkl.infinite.fused.layout import WARP, Layout
 from gdkl.infinite.fused.machine import Machine
 from gdkl.infinite.fused.program import Program, plane
 
-#: Numbers of a lane that go through shared memory at a time, where a group is more than a warp.
-BOX_VALUES = 16
+#: Bytes of shared memory for what lanes exchange, where a group is more than a warp.
+BOX_BYTES = 32 * 1024
 
 
 class Mode(Enum):
@@ -156,11 +156,12 @@ class Text(Machine):
         if self.group <= WARP:
             return [self.let(f"__shfl_sync(ALL, {v}, {source}, {self.group})") for v in values]
         results: list[str] = []
-        for start in range(0, len(values), BOX_VALUES):
-            part = values[start : start + BOX_VALUES]
+        most = BOX_BYTES // (2 * 8 * self.group)
+        for start in range(0, len(values), most):
+            part = values[start : start + most]
             # Two halves in turn: a lane may still read the one while another writes the next.
-            offset = self.half * BOX_VALUES * self.group
-            self.box, self.half = max(self.box, 2 * BOX_VALUES * self.group), 1 - self.half
+            offset = self.half * most * self.group
+            self.box, self.half = max(self.box, 2 * most * self.group), 1 - self.half
             for i, value in enumerate(part):
                 self.lines.append(f"box[{offset + i * self.group} + lane] = {value};")
             self.sync()
@@ -226,6 +227,7 @@ class Text(Machine):
                         tap = f"box[({r} + {i}) * {width} + {c} + {j}]"
                     total = self.let(tap) if not total else self.let(f"{total} + {tap}")
             sums.append(total)
+        self.sync()
         return sums
 
     def _integer(self, expression: str) -> str:
@@ -351,7 +353,7 @@ class Text(Machine):
         def load(pixel: int) -> None:
             loaded.clear()
             for at in range(planes):
-                names = (self.name("n"), self.name("n"))
+                names = (self.name("note_"), self.name("note_"))
                 for name, source, count in zip(names, ("first", "second"), ("n1", "n2"), strict=True):
                     if self.group == 0:
                         where = f"__ldg({source} + {at} * (long long){count})"

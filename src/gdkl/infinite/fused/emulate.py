@@ -113,7 +113,7 @@ class Lanes(Machine):
         rows, columns = self._place(layout)
         lanes = np.arange(self.lanes)
         if circular:
-            rows, columns = np.minimum(rows, layout.rows - 1), columns
+            rows = np.minimum(rows, layout.rows - 1)
             if axis == 0:
                 rows = (rows + step) % layout.rows
             else:
@@ -177,12 +177,8 @@ class Lanes(Machine):
         if self.makes_notes:
             self.made.append(self._packed(layout))
         first, second = (self.made[-1], self.made[-1]) if self.makes_notes else self._next()
-        total = [
-            sum((a[:, channel, pixel] * b[:, channel, pixel] for channel in range(channels)), start=self.number(0.0))
-            for pixel in range(layout.pixels)
-            for a, b in [(first, second)]
-        ]
-        return total
+        products = first * second
+        return list(products[:, :channels].sum(1, dtype=self.real).transpose(1, 0, 2)[: layout.pixels])
 
     def _packed(self, layout: Layout) -> Array:
         """The images themselves as notes: (n, channels, pixels, lanes)."""

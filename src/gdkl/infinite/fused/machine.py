@@ -55,7 +55,7 @@ class Machine(ABC):
 
     @abstractmethod
     def function(self, name: str, *arguments: Value) -> Value:
-        """A function by its name in C, such as ``sqrt``, ``fabs``, ``fmax``, ``asin`` or ``expm1``; ``divide`` is a / b."""
+        """A function by its name in C, such as ``fabs``, ``fmax``, ``asin`` or ``expm1``; ``divide`` is a / b."""
 
     @abstractmethod
     def reciprocal_root(self, a: Value) -> Value:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from gdkl.infinite.fused.cuda import Mode, Text
 from gdkl.infinite.fused.interpret import run
 from gdkl.infinite.fused.layout import WARP
-from gdkl.infinite.fused.program import Program
+from gdkl.infinite.fused.program import Program, UnsupportedError
 
 #: Rows and columns of a square of the matrix that blocks work off together, so that its inputs stay in the cache.
 SQUARE = 64
@@ -244,6 +244,9 @@ def _images(program: Program, shape: tuple[int, ...], out: str, head: str, optio
         members //= 2
     # A block is whole warps.
     members = max(members, WARP // group, 1)
+    box = max(notes.box * (8 if program.double else 4), exact.box * 8)
+    if max(members * pairs.box * (8 if program.double else 4), box * max(1, WARP // group)) > SHARED_BYTES:
+        raise UnsupportedError("the maps do not fit the shared memory")
     threads = members * group
     tile_columns = 2 ** math.ceil(math.log2(members) / 2)
     tile = (members // tile_columns, tile_columns)
@@ -270,7 +273,6 @@ def _images(program: Program, shape: tuple[int, ...], out: str, head: str, optio
     pair_text = IMAGE_PAIRS.format(
         **names, shared=_shared(pairs, pairs.box, members), body=pairs.text(), value=texts[Mode.PAIRS][1]
     )
-    box = max(notes.box * (8 if program.double else 4), exact.box * 8)
     note_text = IMAGE_NOTES.format(
         **names,
         shared=_shared_bytes(box, note_threads // group),

@@ -1,0 +1,292 @@
+"""The compiler of networks without a GPU: programs, the emulator that runs them, texts, files, the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+
+import numpy as np
+import pytest
+import torch
+from architectures import architecture, error, images
+from emulated import EmulatedKernel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import CASES, arrays, inputs
+
+import gdkl.infinite as inf
+from gdkl.infinite.fused import compile as compiler
+from gdkl.infinite.fused.emulate import emulate
+from gdkl.infinite.fused.engine import FusedEngine, fused_engine
+from gdkl.infinite.fused.lower import lower
+from gdkl.infinite.fused.program import Activate, Convolve, Program, Repeat, Start, UnsupportedError, flat
+from gdkl.infinite.fused.source import Options, write
+from gdkl.infinite.gram import Work
+
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
+FAMILIES = {"relu", "leaky_relu", "abrelu", "erf", "sigmoid_like"}
+
+
+def names_of(layers: list[dict]) -> set[str]:
+    found = set()
+    for layer in layers:
+        if layer["op"] == "residual":
+            found |= names_of(layer["main"]) | names_of(layer["shortcut"])
+        else:
+            found.add(layer.get("name", layer["op"]))
+    return found
+
+
+def is_wanted(case: dict) -> bool:
+    """Images read out by flatten, without pooling, with activations of the families that are compiled."""
+    names = names_of(case["layers"])
+    activations = names - {"conv", "dense", "flatten", "layer_norm"}
+    return "conv" in names and "flatten" in names and activations <= FAMILIES
+
+
+IMAGE_CASES = [name for name, case in CASES.items() if is_wanted(case)]
+
+
+def test_all_image_cases_are_here():
+    assert len(IMAGE_CASES) == 25
+
+
+def programs() -> list[tuple[str, torch.dtype, Program]]:
+    """All cases that are compiled."""
+    found = []
+    for name, case in CASES.items():
+        for dtype in TOLERANCE:
+            with contextlib.suppress(UnsupportedError):
+                net, shape = inf.from_spec(case["layers"]), inputs(case, "x1", dtype).shape[1:]
+                found.append((name, dtype, lower(net, shape, dtype)))
+    return found
+
+
+PROGRAMS = programs()
+
+
+def test_all_image_cases_are_compiled():
+    assert {name for name, dtype, _ in PROGRAMS if dtype == torch.float32} >= set(IMAGE_CASES)
+
+
+@pytest.mark.parametrize(("name", "dtype", "program"), PROGRAMS, ids=[f"{name}-{dtype}" for name, dtype, _ in PROGRAMS])
+def test_emulator_matches_the_high_precision_kernel(name: str, dtype: torch.dtype, program: Program):
+    case = CASES[name]
+    x1, x2 = inputs(case, "x1", dtype), inputs(case, "x2", dtype)
+    K11, diagonal = emulate(program, x1.numpy())
+    K12, _ = emulate(program, x1.numpy(), x2.numpy())
+    hp = {key: arrays()[f"{name}/nngp_{key}_hp"] for key in ("11", "12", "diag2")}
+    d1, d2 = np.sqrt(hp["11"].diagonal()), np.sqrt(hp["diag2"])
+    assert (abs(K11 - hp["11"]) / np.outer(d1, d1)).max() <= TOLERANCE[dtype]
+    assert (abs(K12 - hp["12"]) / np.outer(d1, d2)).max() <= TOLERANCE[dtype]
+    assert (abs(diagonal / d1**2 - 1)).max() <= TOLERANCE[dtype]
+    # Identical images: pairs end where the variance recursion ends.
+    assert (abs(K11.diagonal() / diagonal - 1)).max() <= 1e-6
+
+
+@given(r=st.randoms(use_true_random=False), straight=st.booleans(), seed=st.integers(0, 99))
+def test_emulator_matches_torch(r: random.Random, straight: bool, seed: int):
+    net, shape = architecture(r, straight=straight)
+    x = images(shape, seed)
+    program = lower(net, shape, torch.float32)
+    K, diagonal = emulate(program, x.numpy())
+    reference, exact = net.kernel(x.double()), net.diagonal(x.double())
+    assert error(torch.from_numpy(K), reference, exact, exact) <= 2e-6
+    assert error(torch.from_numpy(np.diag(diagonal)), torch.diag(exact), exact, exact) <= 1e-6
+
+
+@settings(max_examples=10)
+@given(r=st.randoms(use_true_random=False), seed=st.integers(0, 99))
+def test_emulator_matches_torch_in_double_precision(r: random.Random, seed: int):
+    net, shape = architecture(r)
+    x = images(shape, seed).double()
+    K, diagonal = emulate(lower(net, shape, torch.float64), x.numpy())
+    exact = net.diagonal(x)
+    assert error(torch.from_numpy(K), net.kernel(x), exact, exact) <= 1e-12
+    assert error(torch.from_numpy(np.diag(diagonal)), torch.diag(exact), exact, exact) <= 1e-13
+
+
+@pytest.mark.parametrize("size", [32, 40, 64])
+def test_large_images(size: int):
+    net, x = inf.wide_resnet(blocks=1), images((3, size, size), 0)[1:5]
+    program = lower(net, x.shape[1:], torch.float32)
+    assert program.group == {32: 32, 40: 64, 64: 128}[size]
+    K, _ = emulate(program, x.numpy())
+    exact = net.diagonal(x.double())
+    assert error(torch.from_numpy(K), net.kernel(x.double()), exact, exact) <= 2e-6
+
+
+class TestPlacement:
+    def test_the_papers_network_never_rereads_and_keeps_all_lanes_busy(self):
+        program = lower(inf.wide_resnet(blocks=4), (3, 32, 32), torch.float32)
+        convolutions = [op for op in flat(program.ops) if isinstance(op, Convolve)]
+        assert len(convolutions) == 28
+        assert all(op.aligned for op in convolutions)
+        assert program.group == 32
+        for op in convolutions:
+            for layout in (op.source, op.target):
+                assert layout.pixels * 32 == layout.height * layout.width
+
+    def test_small_images_share_a_warp(self):
+        assert lower(inf.wide_resnet(blocks=1), (3, 8, 8), torch.float32).group < 32
+
+    def test_repeated_blocks_are_loops(self):
+        shallow, deep = (lower(inf.wide_resnet(blocks=blocks), (3, 32, 32), torch.float32) for blocks in (4, 9))
+        assert any(isinstance(op, Repeat) for op in deep.ops)
+        assert len(write(deep, (3, 32, 32), "float").text) <= len(write(shallow, (3, 32, 32), "float").text)
+        activations = [op for op in flat(deep.ops) if isinstance(op, Activate)]
+        assert len(activations) == 2 * 3 * 9
+
+    def test_images_beyond_the_registers_are_refused(self):
+        with pytest.raises(UnsupportedError, match="registers"):
+            lower(inf.wide_resnet(blocks=1), (1, 400, 400), torch.float32)
+
+
+class TestUnsupported:
+    @pytest.mark.parametrize(
+        "net",
+        [
+            inf.Sequential(inf.Conv2d(3), inf.GlobalAvgPool2d()),
+            inf.Sequential(inf.Conv2d(3), inf.AvgPool2d(2), inf.Flatten()),
+            inf.Sequential(inf.Conv2d(3), inf.Sign(), inf.Flatten()),
+            inf.Sequential(inf.Conv2d(3), inf.Elementwise(torch.tanh), inf.Flatten()),
+            inf.Sequential(inf.Conv2d(3), inf.LayerNorm(0.0), inf.Flatten()),
+            inf.Sequential(inf.Conv2d(3)),
+            inf.Sequential(inf.Conv2d(30), inf.Flatten()),
+            inf.Sequential(inf.Residual(inf.Conv2d(3), inf.Conv2d(2)), inf.Flatten()),
+        ],
+        ids=repr,
+    )
+    def test_networks(self, net: inf.InfiniteNetwork):
+        with pytest.raises(UnsupportedError):
+            lower(net, (1, 8, 8), torch.float32)
+
+    def test_convolutions_of_vectors(self):
+        with pytest.raises(UnsupportedError, match="vectors"):
+            lower(inf.Conv2d(1), (8,), torch.float32)
+
+    def test_a_cpu_has_no_engine(self):
+        x = torch.zeros(2, 3)
+        assert fused_engine(inf.mlp(), x, x, "nngp") is None
+
+
+class TestText:
+    def test_variances_are_data(self):
+        texts = [
+            write(lower(inf.wide_resnet(blocks=2, weight_var=w), (3, 8, 8), torch.float32), (3, 8, 8), "float").text
+            for w in (2.0, 5.0)
+        ]
+        assert texts[0] == texts[1]
+
+    @pytest.mark.parametrize("threads", [128, 256, 512])
+    def test_a_block_covers_its_tile(self, threads: int):
+        program = lower(inf.wide_resnet(blocks=1), (3, 32, 32), torch.float32)
+        source = write(program, (3, 32, 32), "float", Options(threads, 512 // threads))
+        assert source.tile[0] * source.tile[1] * program.group == source.threads == threads
+
+    @settings(max_examples=10)
+    @given(r=st.randoms(use_true_random=False), straight=st.booleans())
+    def test_every_name_is_declared_before_it_is_used(self, r: random.Random, straight: bool):
+        net, shape = architecture(r, straight=straight)
+        text = write(lower(net, shape, torch.float32), shape, "float").text
+        for kernel in text.split('extern "C"')[1:]:
+            known: set[str] = set()
+            for line in kernel.splitlines():
+                declared = re.match(r"\s*(?:const )?(?:float|double|int)[24]? (\w+) = (.*);", line)
+                used = declared.group(2) if declared else line
+                made = re.findall(r"\b(?:[thpi]\d+|note_\d+|loop\d+_\d+)\b", used)
+                assert set(made) <= known, line
+                if declared:
+                    # A kernel's own arguments are not hidden by what it declares.
+                    assert not re.search(rf"const int {declared.group(1)}[,)]", kernel), line
+                    known.add(declared.group(1))
+
+    def test_notes_fill_their_place(self):
+        program = lower(inf.wide_resnet(blocks=1), (3, 32, 32), torch.float32)
+        assert isinstance(program.ops[0], Start)
+        # Three channels and nine activations: three at each size, the first of a group at the size before.
+        assert program.notes == 3 * 1024 + (3 * 1024 + 2 * 256 + 64)
+
+
+class TestFiles:
+    def test_a_binary_comes_back(self, tmp_path):
+        path = tmp_path / "kernels" / "a.cubin"
+        assert compiler.read_binary(path) is None
+        compiler.keep_binary(path, b"machine code")
+        assert compiler.read_binary(path) == b"machine code"
+
+    def test_a_damaged_one_does_not(self, tmp_path):
+        path = tmp_path / "a.cubin"
+        compiler.keep_binary(path, b"machine code")
+        path.write_bytes(path.read_bytes()[:-1])
+        assert compiler.read_binary(path) is None
+
+    def test_a_folder_that_cannot_be_written_to_is_no_error(self, tmp_path):
+        (tmp_path / "file").write_text("in the way")
+        compiler.keep_binary(tmp_path / "file" / "a.cubin", b"machine code")
+
+    def test_keys_know_source_device_and_compiler(self):
+        keys = {
+            compiler.content_key(*content)
+            for content in (("a", "90", "13.0"), ("b", "90", "13.0"), ("a", "80", "13.0"), ("a", "90", "12.9"))
+        }
+        assert len(keys) == 4
+
+    def test_without_cupy_the_reason_is_given(self, monkeypatch):
+        def missing(name: str):
+            raise ImportError(f"No module named {name!r}")
+
+        monkeypatch.setattr(compiler, "import_module", missing)
+        with pytest.raises(UnsupportedError, match="CuPy cannot be imported"):
+            compiler.cupy()
+
+
+class TestEngine:
+    """The engine cuts matrices into blocks; here the emulator computes them."""
+
+    net = inf.Sequential(inf.Conv2d(3, 2, "same", weight_var=2.0, bias_var=0.1), inf.ReLU(), inf.Flatten())
+
+    def engine(self, n1: int, n2: int | None = None, dtype: torch.dtype = torch.float64):
+        x1 = torch.randn(n1, 2, 6, 5, dtype=dtype)
+        x2 = x1 if n2 is None else torch.randn(n2, 2, 6, 5, dtype=dtype)
+        kernel = EmulatedKernel(lower(self.net, x1.shape[1:], dtype))
+        return FusedEngine(kernel, x1, x2), kernel, x1, x2
+
+    #: Notes of 64 inputs a block.
+    small = Work(memory=2 * 64 * 1000)
+
+    def test_symmetric(self):
+        engine, kernel, x, _ = self.engine(150)
+        K = torch.full((150, 150), float("nan"), dtype=torch.float64)
+        seen: list[tuple[int, int]] = []
+        engine.fill(K, symmetric=True, work=Work(self.small.memory, progress=lambda *done: seen.append(done)))
+        torch.testing.assert_close(K, self.net.kernel(x), rtol=1e-13, atol=0)
+        assert torch.equal(K, K.T)
+        # Every pair once.
+        assert kernel.pairs_computed == 150 * 149 // 2
+        assert seen[-1] == (150 * 150, 150 * 150)
+        assert len(seen) == 6
+
+    def test_rectangular(self):
+        engine, kernel, x1, x2 = self.engine(70, 130)
+        K = torch.full((70, 130), float("nan"), dtype=torch.float64)
+        engine.fill(K, symmetric=False, work=self.small)
+        torch.testing.assert_close(K, self.net.kernel(x1, x2), rtol=1e-13, atol=0)
+        assert kernel.pairs_computed == 70 * 130
+
+    @pytest.mark.parametrize("symmetric", [True, False])
+    def test_files(self, symmetric: bool):
+        engine, _, x1, x2 = self.engine(100, None if symmetric else 80)
+        K = np.full((100, len(x2)), np.nan)
+        engine.fill(K, symmetric=symmetric, work=self.small)
+        np.testing.assert_allclose(K, self.net.kernel(x1, None if symmetric else x2).numpy(), rtol=1e-13)
+
+    def test_diagonal(self):
+        engine, _, x, _ = self.engine(100)
+        torch.testing.assert_close(engine.diagonal(self.small), self.net.diagonal(x), rtol=1e-14, atol=0)
+
+    def test_nothing(self):
+        engine, _, _, _ = self.engine(0)
+        assert engine.diagonal(Work()).shape == (0,)
+        engine.fill(torch.zeros(0, 0), symmetric=True, work=Work())
