@@ -61,3 +61,13 @@ def wide_resnet(x1: Tensor, x2: Tensor, blocks: int = 4, w: float = 5.0, b: floa
             shortcut = conv(states, stride) if block == 0 else states
             states = [a + b_ for a, b_ in zip(main, shortcut, strict=True)]
     return states[0].mean(dim=(-2, -1))
+
+
+def conv_net(x1: Tensor, x2: Tensor, layers: int = 3, w: float = 2.0, b: float = 0.1) -> Tensor:
+    """The NNGP of some 3 × 3 convolutions with ReLU, flattened."""
+    k = torch.einsum("nchw,mchw->nmhw", x1, x2) / x1.shape[1]
+    q1, q2 = x1.square().mean(1)[:, None], x2.square().mean(1)[None, :]
+    for _ in range(layers):
+        k, q1, q2 = (_conv(array, 1, w, b) for array in (k, q1, q2))
+        k, q1, q2 = relu(k, q1, q2), q1 / 2, q2 / 2
+    return k.mean(dim=(-2, -1))

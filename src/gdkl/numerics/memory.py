@@ -84,9 +84,12 @@ def require_memory(needed: int, *, what: str, remedy: str, device: torch.device 
     Example:
         >>> require_memory(tensor_bytes(100, 100), what="A small matrix", remedy="Use fewer rows.")
     """
+    device = torch.device(device)
+    if device.type == "cuda" and needed <= USABLE_PART * torch.cuda.mem_get_info(device)[0]:
+        # Without asking what torch's cache could give, which takes longer than a small kernel.
+        return
     usable = int(USABLE_PART * available_memory(device))
     if needed > usable:
         raise MemoryLimitError(
-            f"{what} needs {needed / GIB:.1f} GiB and {usable / GIB:.1f} GiB can be used on "
-            f"{torch.device(device)}. {remedy}"
+            f"{what} needs {needed / GIB:.1f} GiB and {usable / GIB:.1f} GiB can be used on {device}. {remedy}"
         )

@@ -55,6 +55,7 @@ class Kernel:
         self.program, self.shape, self.dtype, self.device = program, shape, dtype, device
         self.source: Source = write(program, shape, "float" if dtype == torch.float32 else "double", options)
         self.real = torch.float64 if program.double else torch.float32
+        self.numbers = program.notes
         with torch.cuda.device(device):
             module = compiler.load(self.source.text, device)
             self._pairs, self._notes = module.get_function("pairs"), module.get_function("notes")
@@ -63,13 +64,12 @@ class Kernel:
     @property
     def bytes_per_input(self) -> int:
         """Memory that the notes of one input take."""
-        return (self.program.notes + 3) * self.real.itemsize + 8
+        return (self.numbers + 3) * self.real.itemsize + 8
 
     def notes(self, x: Tensor) -> Notes:
         """Notes of some inputs."""
-        n, numbers = x.shape[0], self.program.notes
-        vectors = self.program.group == 0
-        planes = x.new_empty((numbers, n) if vectors else (n, numbers), dtype=self.real)
+        n, vectors = x.shape[0], self.program.group == 0
+        planes = x.new_empty((self.numbers, n) if vectors else (n, self.numbers), dtype=self.real)
         q, exact = x.new_empty(n, dtype=self.real), x.new_empty(n, dtype=torch.float64)
         start = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64).square_() if vectors else x.contiguous()
         blocks = -(-n // self.source.note_inputs)
@@ -137,11 +137,9 @@ def _stream(pointer: int) -> Any:
 
 
 def _struct(numbers: tuple[float, ...], kind: Any) -> np.ndarray[Any, Any]:
-    """Numbers as a C struct that is passed by value."""
-    struct = np.zeros(1, dtype=[("v", kind, (max(1, len(numbers)),))])
-    if numbers:
-        struct["v"][0] = numbers
-    return struct
+    """Numbers as a C struct that is passed by value: one item of as many bytes."""
+    array = np.array(numbers or (0.0,), dtype=kind)
+    return array.view(f"V{array.nbytes}")
 
 
 def kernel_of(net: InfiniteNetwork, x: Tensor) -> Kernel:
@@ -175,9 +173,10 @@ class _Known:
 
 
 def _content(net: InfiniteNetwork) -> tuple[Any, ...]:
-    if isinstance(net, Sequential):
-        return tuple(_content(layer) for layer in net.layers)
-    if isinstance(net, Residual):
+    # By type and not by isinstance, which takes its time with abstract classes.
+    if type(net) is Sequential:
+        return tuple(map(_content, net.layers))
+    if type(net) is Residual:
         return (_content(net.main), "and", _content(net.shortcut))
     return (type(net), *vars(net).values())
 
