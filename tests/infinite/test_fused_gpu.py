@@ -165,3 +165,11 @@ def test_a_second_process_compiles_nothing(tmp_path):
         for _ in range(2)
     ]
     assert counts == ["1", "0"]
+
+
+def test_tiles_on_devices(tmp_path):
+    net, x = inf.wide_resnet(blocks=1), torch.randn(100, 3, 8, 8)
+    K = inf.tiled_kernel(net, x, out=tmp_path / "k.npy", tile=40, devices=["cuda:0", "cuda:0"])
+    whole = net.kernel(x.cuda()).cpu().numpy()
+    np.testing.assert_allclose(K, whole, rtol=2e-6)
+    assert np.array_equal(K, K.T)

@@ -15,6 +15,7 @@ from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
 from gdkl.infinite.residual import Residual
 from gdkl.infinite.spec import from_spec
+from gdkl.infinite.tiles import tiled_kernel
 from gdkl.infinite.traced import from_torch
 from gdkl.infinite.waves import RBF, Cos, Sin
 
@@ -47,5 +48,6 @@ __all__ = [
     "from_spec",
     "from_torch",
     "mlp",
+    "tiled_kernel",
     "wide_resnet",
 ]
