@@ -215,3 +215,11 @@ class TestBadInput:
         net = inf.Sequential(inf.Conv2d(3), inf.GlobalAvgPool2d())
         with pytest.raises(MemoryLimitError, match="GiB"):
             net.kernel(torch.ones(2, 1, 512, 512))
+
+
+def test_windows_that_lie_in_the_padding_alone():
+    # One pixel, padded by one on both sides, read at its first and last place: nothing but zeros and biases.
+    net = inf.Sequential(inf.Conv2d(1, stride=2, padding=1, weight_var=2.0, bias_var=0.3), inf.Flatten())
+    x = torch.ones(2, 1, 1, 1)
+    torch.testing.assert_close(net.kernel(x), torch.full((2, 2), 0.3))
+    torch.testing.assert_close(net.kernel(x.clone().requires_grad_()).detach(), torch.full((2, 2), 0.3))
