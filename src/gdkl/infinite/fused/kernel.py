@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,12 +17,9 @@ from gdkl.infinite.fused.program import Program, UnsupportedError
 from gdkl.infinite.fused.source import DENSE_TILE, SQUARE, Options, Source, write
 from gdkl.infinite.network import InfiniteNetwork, Sequential
 from gdkl.infinite.residual import Residual
-from gdkl.numerics import chunk_slices
 
 #: Blocks that one launch can have.
 MOST_BLOCKS = 2**31 - 1
-#: Parts in which the product of a symmetric matrix is computed, each without most of what lies below the diagonal.
-STRIPS = 8
 
 
 @dataclass(frozen=True)
@@ -107,14 +105,12 @@ class Kernel:
 
     def _dense_pairs(self, first: Notes, second: Notes, result: Tensor, mirror: Tensor | None, triangle: bool) -> None:
         """One matrix product, then all layers in one pass over it."""
+        if result.dtype == self.real:
+            product = result
+            torch.mm(first.x, second.x.T, out=product)
+        else:
+            product = first.x.to(self.real) @ second.x.to(self.real).T
         n1, n2 = result.shape
-        same_type = result.dtype == self.real
-        product = result if same_type else result.new_empty(result.shape, dtype=self.real)
-        a, b = (first.x, second.x) if same_type else (first.x.to(self.real), second.x.to(self.real))
-        for rows in chunk_slices(n1, -(-n1 // STRIPS) if triangle and n1 >= STRIPS * DENSE_TILE else n1):
-            # Of a triangle, strips that reach from the diagonal to the right.
-            columns = slice(rows.start if triangle else 0, n2)
-            torch.mm(a[rows], b[columns].T, out=product[rows, columns])
         arguments = (
             *(product, first.planes, second.planes, first.q, first.exact, second.q, second.exact, result, mirror),
             *(np.int32(n1), np.int32(n2), np.int64(product.stride(0)), np.int64(result.stride(0)), np.int32(triangle)),
@@ -128,7 +124,7 @@ class Kernel:
             raise RuntimeError("a launch has too many blocks")
         plain = [_pointer(value) if isinstance(value, Tensor) or value is None else value for value in arguments]
         with torch.cuda.device(self.device):
-            stream = _Stream(torch.cuda.current_stream(self.device).cuda_stream)
+            stream = _stream(torch.cuda.current_stream(self.device).cuda_stream)
             function(grid, (threads, 1, 1), (*plain, *self._constants), 0, stream)
 
 
@@ -136,11 +132,12 @@ def _pointer(tensor: Tensor | None) -> np.uint64:
     return np.uint64(0 if tensor is None else tensor.data_ptr())
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """A stream of torch's, as CuPy wants to be told of it."""
-
-    ptr: int
+@lru_cache(maxsize=16)
+def _stream(pointer: int) -> Any:
+    with warnings.catch_warnings():
+        # CuPy 14 prefers a newer way, which CuPy 13 does not have.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return compiler.cupy().cuda.ExternalStream(pointer)
 
 
 def _struct(numbers: tuple[float, ...], kind: Any) -> np.ndarray[Any, Any]:

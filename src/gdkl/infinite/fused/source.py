@@ -166,21 +166,13 @@ pairs(const {real}* product, const {real}* __restrict__ notes1, const {real}* __
     if (triangle && left + {tile} - 1 <= top) return;
     const int x = threadIdx.x % {tile}, y = threadIdx.x / {tile};
     const int j = left + x;
-    // All at once, before anything is written: the result may lie where the product does.
-    {real} starts[{tile} / {rows}];
-    #pragma unroll
-    for (int part = 0; part < {tile}; part += {rows}) {{
-        const int i = top + y + part;
-        const bool wanted = i < n1 && j < n2 && (!triangle || i < j);
-        starts[part / {rows}] = wanted ? product[i * product_stride + j] : 0;
-    }}
     #pragma unroll
     for (int part = 0; part < {tile}; part += {rows}) {{
         const int i = top + y + part;
         if (i < n1 && j < n2 && (!triangle || i < j)) {{
             const {real}* first = notes1 + i;
             const {real}* second = notes2 + j;
-            const {real} start = starts[part / {rows}];
+            const {real} start = product[i * product_stride + j];
 {body}
             const {out} k = ({out})corrected({value}, q1[i], q2[j], exact1[i], exact2[j]);
             result[i * stride + j] = k;
