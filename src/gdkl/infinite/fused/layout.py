@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-#: Lanes that may share a pair: parts of a warp, a warp, or several warps of one block.
-GROUPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+#: Lanes that may share a pair: parts of a warp, a warp, or several warps of one block; more would leave each of them
+#: too few registers.
+GROUPS = (4, 8, 16, 32, 64, 128, 256, 512)
 #: Lanes of a warp.
 WARP = 32
 
@@ -93,19 +94,3 @@ def grids(group: int) -> Iterator[tuple[int, int]]:
     """
     for rows in range(1, min(group, 64) + 1):
         yield rows, group // rows
-
-
-def layouts(height: int, width: int, rows: int, columns: int, most: int) -> Iterator[Layout]:
-    """All layouts of an image on a grid with at most so many pixels a lane.
-
-    Patches are as small as they can be, or larger up to the next multiple of eight, which strides divide.
-
-    Example:
-        >>> [layout.patch_height for layout in layouts(7, 4, 2, 4, 8)]
-        [4, 5, 6, 7, 8]
-    """
-    low_h, low_w = -(-height // rows), -(-width // columns)
-    for ph in range(low_h, -(-low_h // 8) * 8 + 1):
-        for pw in range(low_w, -(-low_w // 8) * 8 + 1):
-            if ph * pw <= most:
-                yield Layout(height, width, rows, columns, ph, pw)

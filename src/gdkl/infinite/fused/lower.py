@@ -56,8 +56,8 @@ def lower(net: InfiniteNetwork, shape: Sequence[int], dtype: torch.dtype) -> Pro
 
     Example:
         >>> import gdkl.infinite as inf
-        >>> len(lower(inf.mlp(hidden_layers=2), (5,), torch.float32).ops)
-        5
+        >>> [type(op).__name__ for op in lower(inf.mlp(hidden_layers=2), (5,), torch.float32).ops]
+        ['Affine', 'Repeat']
     """
     straight = all(isinstance(layer, ABReLU | _OTHER_LAYERS) for layer in _layers(net))
     if not straight and dtype == torch.float64:
