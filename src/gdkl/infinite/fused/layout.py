@@ -16,6 +16,8 @@ from functools import cached_property
 GROUPS = (4, 8, 16, 32, 64, 128, 256, 512)
 #: Lanes of a warp.
 WARP = 32
+#: Shared memory that a block can have without asking for more.
+SHARED_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)

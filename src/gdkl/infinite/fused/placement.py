@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from gdkl.infinite.fused.layout import GROUPS, WARP, Layout, grids
+from gdkl.infinite.fused.layout import GROUPS, SHARED_BYTES, WARP, Layout, grids
 from gdkl.infinite.fused.program import Activate, Add, Affine, Convolve, Op, Start, Sum, Swap, UnsupportedError
 
 #: Registers that the maps of a lane may take: half of what 16 warps a multiprocessor leave each thread.
@@ -51,8 +52,8 @@ def place(ops: tuple[Op, ...], *, slots: int, double: bool) -> tuple[int, tuple[
                 cost = group * sum(_cost(op, group, double) for op in placed)
                 if best is None or cost < best[0]:
                     best = (cost, group, placed)
-    if best is None:
-        raise UnsupportedError(f"maps of {largest} pixels do not fit the registers")
+    if best is None or best[0] == math.inf:
+        raise UnsupportedError(f"maps of {largest} pixels do not fit the registers and the shared memory of a block")
     return best[1], best[2]
 
 
@@ -135,6 +136,10 @@ def _cost(op: Op, group: int, double: bool) -> float:
 def _convolution_cost(op: Convolve, group: int) -> float:
     source, target = op.source, op.target
     if not op.aligned:
+        # The map with its frame goes through shared memory, in double precision for the exact variance.
+        framed = (source.height + op.size[0]) * (source.width + op.size[1])
+        if 8 * framed * max(1, WARP // group) > SHARED_BYTES:
+            return math.inf
         return 60 + 3 * source.pixels + 4 * op.size[0] * op.size[1] * target.pixels
     # Neighbours' pixels cost a shuffle each, or a trip through shared memory beyond a warp.
     each = 2.0 if group <= WARP else 6.0

@@ -8,15 +8,13 @@ from functools import lru_cache
 
 from gdkl.infinite.fused.cuda import Mode, Text
 from gdkl.infinite.fused.interpret import run
-from gdkl.infinite.fused.layout import WARP
+from gdkl.infinite.fused.layout import SHARED_BYTES, WARP
 from gdkl.infinite.fused.program import Program, UnsupportedError
 
 #: Rows and columns of a square of the matrix that blocks work off together, so that its inputs stay in the cache.
 SQUARE = 64
 #: Rows and columns of a tile of vectors, and threads that share it.
 DENSE_TILE, DENSE_ROWS = 32, 8
-#: Shared memory that a block can have without asking for more.
-SHARED_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)
