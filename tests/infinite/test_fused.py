@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -240,6 +241,68 @@ class TestFiles:
         monkeypatch.setattr(compiler, "import_module", missing)
         with pytest.raises(UnsupportedError, match="CuPy cannot be imported"):
             compiler.cupy()
+
+
+class FakeCuPy:
+    """As much of CuPy as compiling takes: a compiler that counts, and a device that takes what it made."""
+
+    def __init__(self, *, compiles: bool = True, loads: bool = True) -> None:
+        self.compiled = 0
+        self.loaded: list[bytes] = []
+        fake = self
+
+        class Module:
+            def load(self, binary: bytes) -> None:
+                if not loads:
+                    raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY")
+                fake.loaded.append(binary)
+
+        def compile_using_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, None]:
+            if not compiles:
+                raise RuntimeError("kern.cu(1): error: expected a declaration\nmore")
+            fake.compiled += 1
+            return text.encode() + repr(options).encode(), None
+
+        self.cuda = SimpleNamespace(
+            Device=lambda number: SimpleNamespace(compute_capability=f"9{number}"),
+            nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
+            compiler=SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc),
+            function=SimpleNamespace(Module=Module),
+        )
+
+
+class TestCompiling:
+    @pytest.fixture(autouse=True)
+    def _empty_cache(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("GDKL_CACHE", str(tmp_path))
+        monkeypatch.setattr(compiler, "_LOADED", {})
+
+    def use(self, monkeypatch, **options) -> FakeCuPy:
+        fake = FakeCuPy(**options)
+        monkeypatch.setattr(compiler, "cupy", lambda: fake)
+        return fake
+
+    def test_once_a_process_and_once_a_disk(self, monkeypatch):
+        fake = self.use(monkeypatch)
+        assert compiler.load("text", 0) is compiler.load("text", 0)
+        assert (fake.compiled, len(fake.loaded)) == (1, 1)
+        # Another process starts with nothing in memory.
+        monkeypatch.setattr(compiler, "_LOADED", {})
+        compiler.load("text", 0)
+        assert (fake.compiled, len(fake.loaded)) == (1, 2)
+        assert fake.loaded[0] == fake.loaded[1]
+
+    def test_once_for_each_architecture(self, monkeypatch):
+        fake = self.use(monkeypatch)
+        compiler.load("text", 0)
+        compiler.load("text", 1)
+        assert fake.compiled == 2
+
+    @pytest.mark.parametrize(("options", "reason"), [({"compiles": False}, "NVRTC"), ({"loads": False}, "load")])
+    def test_failures_are_reasons(self, options: dict, reason: str, monkeypatch):
+        self.use(monkeypatch, **options)
+        with pytest.raises(UnsupportedError, match=reason):
+            compiler.load("text", 0)
 
 
 class TestEngine:

@@ -89,7 +89,10 @@ def _module(cp: Any, text: str, key: str) -> Any:
             raise UnsupportedError(f"NVRTC does not compile the kernel ({reason[0] if reason else error!r})") from error
         keep_binary(path, binary)
     module = cp.cuda.function.Module()
-    module.load(binary)
+    try:
+        module.load(binary)
+    except Exception as error:  # a device that refuses the binary, such as one without room for it
+        raise UnsupportedError(f"the device does not load the kernel ({error})") from error
     return module
 
 
