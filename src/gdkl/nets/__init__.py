@@ -2,5 +2,6 @@
 
 from gdkl.nets.members import Members
 from gdkl.nets.mlp import MLP, PAPER_WIDTHS
+from gdkl.nets.wide_resnet import WideBlock, WideResNet
 
-__all__ = ["MLP", "PAPER_WIDTHS", "Members"]
+__all__ = ["MLP", "PAPER_WIDTHS", "Members", "WideBlock", "WideResNet"]
