@@ -1,6 +1,7 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
+from gdkl.nets.images import ImageFeatures
 from gdkl.nets.members import Members
 from gdkl.nets.mlp import MLP, PAPER_WIDTHS
 
-__all__ = ["MLP", "PAPER_WIDTHS", "Members"]
+__all__ = ["MLP", "PAPER_WIDTHS", "ImageFeatures", "Members"]
