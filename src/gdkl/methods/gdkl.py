@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 from gdkl.gp import Marginals, Split, take_targets
-from gdkl.guide import Guide
+from gdkl.guide import ClassGuide, Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
@@ -68,7 +68,7 @@ def fit_gdkl(
     return train_deep_kernel(data, options, make_loss, train_bytes=step_bytes)
 
 
-def guided_splits(guide: Guide, sampler: SplitSampler) -> Iterator[tuple[Split, Marginals]]:
+def guided_splits(guide: Guide | ClassGuide, sampler: SplitSampler) -> Iterator[tuple[Split, Marginals]]:
     """Endless splits with the guide's marginals on each, computed for many splits at a time."""
     per_split = guide.bytes_per_split() * max(1, sampler.members // guide.gram.shape[0])
     count = min(_SPLITS_AHEAD, rows_per_chunk(per_split))

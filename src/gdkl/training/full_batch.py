@@ -70,8 +70,9 @@ def train_full_batch(
     callbacks: Sequence[Callback] = (),
     *,
     extra_values: Callable[[], dict[str, Tensor]] | None = None,
+    momentum: float | None = None,
 ) -> TrainingOutcome:
-    """Minimise an objective by Adam.
+    """Minimise an objective by Adam, or by gradient descent with momentum.
 
     The objective has one value a member; their sum is differentiated, so members never feel each other.
 
@@ -82,6 +83,7 @@ def train_full_batch(
         schedule: Steps and learning rates.
         callbacks: Called after each step.
         extra_values: Further quantities for the callbacks, such as the noise.
+        momentum: Of gradient descent; None for Adam.
 
     Returns:
         How training ended. ``module`` holds the last state, or the last good one after a failure.
@@ -89,7 +91,10 @@ def train_full_batch(
     Raises:
         NumericsError: If the objective is not finite before anything was learned.
     """
-    optimiser = torch.optim.Adam(parameters, lr=schedule.learning_rate, fused=True)
+    if momentum is None:
+        optimiser: torch.optim.Optimizer = torch.optim.Adam(parameters, lr=schedule.learning_rate, fused=True)
+    else:
+        optimiser = torch.optim.SGD(parameters, lr=schedule.learning_rate, momentum=momentum)
     snapshot = _copy_state(module)
     for callback in callbacks:
         callback.on_start(schedule.n_iter)
