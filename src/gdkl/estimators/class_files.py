@@ -29,7 +29,7 @@ def pack_classifier(estimator: ClassifierBase, header: dict[str, Any]) -> None:
         "image_shape": None if estimator.image_shape_ is None else list(estimator.image_shape_),
         "integers": scaler.integers if isinstance(scaler, ImageScaler) else None,
         "unit": scaler.unit if isinstance(scaler, ImageScaler) else None,
-        "guide_report": None if report is None else report.to_dict("list"),
+        "guide_report": None if report is None else report.to_dict("split", index=False),
         "guide": guide.to_spec() if isinstance(guide, infinite.InfiniteNetwork) else None,
     }
 
@@ -64,7 +64,7 @@ def unpack_classifier(estimator: Any, header: dict[str, Any]) -> tuple[int, floa
     estimator.classes_ = np.asarray(labels["labels"], dtype=np.dtype(labels["dtype"]))
     estimator.image_shape_ = None if own["image_shape"] is None else tuple(own["image_shape"])
     if own["guide_report"] is not None:
-        estimator.guide_report_ = pd.DataFrame(own["guide_report"])
+        estimator.guide_report_ = pd.DataFrame(**own["guide_report"])
     if own["guide"] is not None:
         estimator.guide_ = infinite.from_spec(own["guide"])
     elif "guide" in header["options"]:

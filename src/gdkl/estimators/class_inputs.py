@@ -182,6 +182,9 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray
     _refuse_missing(y)
     try:
         labels = column_or_1d(y, warn=True)
+        if labels.dtype.kind == "O" and all(isinstance(label, (int, float, np.number)) for label in labels):
+            # Numbers kept as Python objects are converted without ado.
+            labels = np.asarray(labels.tolist())
         check_classification_targets(labels)
     except ValueError as error:
         raise DataError(f"{str(error).splitlines()[0].rstrip('.')}: give one class label a row.") from error

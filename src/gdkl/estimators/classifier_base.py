@@ -97,7 +97,6 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         device = resolve_device(self.device)
         scaler, rows = self._read_training_rows(X)
         classes, labels = check_labels(self, y, len(rows))
-        check_row_count(len(rows))
         self.classes_ = classes
         seed, callbacks = draw_seed(self.random_state), self._callbacks()
         # Training needs gradients, whatever the caller has switched off around it.
@@ -110,22 +109,33 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
                 self._likelihood,
                 algebra,
             )
-            temperature, model = 1.0, None
-            if self.calibrate == "temperature":
-                temperature, model = self._fit_temperature(data, seed, callbacks)
-            if model is None:
-                model = self._fit_model(data, seed, callbacks)
+            temperature, model = self._fit_calibrated(data, seed, callbacks)
         self._adopt(model, scaler, seed, temperature)
         self._tell_of_interrupt(model.outcome)
         return self
+
+    def _fit_calibrated(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> tuple[float, AnyModel]:
+        """A temperature, where one is wanted, and a model."""
+        try:
+            temperature, model = 1.0, None
+            if self.calibrate == "temperature":
+                temperature, model = self._fit_temperature(data, seed, callbacks)
+            return temperature, model or self._fit_model(data, seed, callbacks)
+        except DataError as error:
+            if self.image_shape_ is not None or not str(error).startswith("feature_net failed"):
+                raise
+            hint = "If these are flat images, pass them in 4 dimensions, as (n, channels, height, width)."
+            raise DataError(f"{str(error).rstrip('.')}. {hint}") from error
 
     def _read_training_rows(self, X: Any) -> tuple[TableScaler | ImageScaler, NDArray[Any]]:
         """Check the inputs of ``fit``, remember their shape and scale them."""
         if is_image_batch(X):
             images, integers = read_images(self, X, reset=True)
+            check_row_count(len(images))
             scaler = ImageScaler.fit(images, integers)
             return scaler, scaler.rows(images)
         table = read_table(self, X, reset=True)
+        check_row_count(len(table))
         self.image_shape_ = None
         scaler = TableScaler.fit(table, getattr(self, "feature_names_in_", None))
         return scaler, scaler.rows(table)

@@ -193,13 +193,9 @@ def _unpack_network(
     if description["kind"] == "identity":
         return nn.Identity()
     networks = [_build(description, factories, columns) for _ in range(int(header["shape"]["members"]))]
-    state = _under("network.", tensors)
-    # Buffers may count steps in whole numbers; the precision is that of the weights.
-    weights = next((value for value in state.values() if value.is_floating_point()), None)
     embed = Members(networks)
-    if weights is not None:
-        embed = embed.to(weights)
-    embed.load_state_dict(state)
+    # The file's own tensors: a network may be in another precision than what stands on it.
+    embed.load_state_dict(_under("network.", tensors), assign=True)
     embed.requires_grad_(False)
     return embed.eval()
 
