@@ -5,6 +5,7 @@ from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.guide import Guide, fit_guide
 from gdkl.guide.images import image_kernel_function, takes_images
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
+from gdkl.guide.search import Trial, image_guides, search_guides, table_guides
 
 __all__ = [
     "STUDENT_MULTIPLE",
@@ -12,10 +13,14 @@ __all__ = [
     "EvidenceFit",
     "Guide",
     "GuideKernel",
+    "Trial",
     "as_kernel_function",
     "fit_by_evidence",
     "fit_class_guide",
     "fit_guide",
+    "image_guides",
     "image_kernel_function",
+    "search_guides",
+    "table_guides",
     "takes_images",
 ]

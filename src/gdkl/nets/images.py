@@ -11,7 +11,7 @@ class ImageFeatures(nn.Module):
 
     Args:
         network: Takes images ``(n, channels, height, width)`` and returns features ``(n, p)``.
-        image_shape: Channels, height and width.
+        image_shape: Channels, height and width; one number for a network that takes the rows flat.
         dtype: Precision of the features that come out; the network computes in that of its weights.
         autocast: Whether the network runs in bfloat16 on a GPU, its weights and sums staying in float32.
 
@@ -32,7 +32,7 @@ class ImageFeatures(nn.Module):
         """Features ``(n, p)`` of flat rows ``(n, channels · height · width)``."""
         images = rows.unflatten(-1, self.image_shape)
         low = self.autocast and rows.is_cuda and rows.dtype == torch.float32
-        if rows.is_cuda:
+        if rows.is_cuda and len(self.image_shape) == 3:
             images = _channels_last(images)
         with torch.autocast(rows.device.type, dtype=torch.bfloat16, enabled=low):
             features = self.network(images)

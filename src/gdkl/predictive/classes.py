@@ -62,7 +62,9 @@ class ClassPredictive:
     @property
     def entropy(self) -> FloatArray:
         """Entropy of each row's probabilities in nats, ``(m,)``: how unsure the model is of the label."""
-        return -(self.probs * self.log_probs).sum(axis=1)
+        # 0 · log 0 is 0.
+        finite = np.where(self.probs > 0, self.log_probs, 0.0)
+        return -(self.probs * finite).sum(axis=1)
 
     @property
     def mode(self) -> NDArray[Any]:
