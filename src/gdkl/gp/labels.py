@@ -12,6 +12,7 @@ classification-as-regression way has targets ±1 and no variance of its own.
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -145,7 +146,7 @@ def class_log_probs(latents: Marginals, likelihood: ClassLikelihood, noise: Tens
     def some(part: Tensor) -> tuple[Tensor]:
         mu, deviation = part.movedim(0, -1)
         f = mu + deviation * epsilon
-        return (torch.logsumexp(torch.log_softmax(f, dim=-2), dim=0) - torch.log(torch.tensor(float(len(base)))),)
+        return (torch.logsumexp(torch.log_softmax(f, dim=-2), dim=0) - math.log(len(base)),)
 
     stacked = torch.stack([mean, variance.sqrt()]).movedim(-1, 0)
     return map_rows(some, stacked, chunk, row_dim=-1)[0]
