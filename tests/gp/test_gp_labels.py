@@ -152,3 +152,19 @@ def test_certain_latents_give_the_softmax_itself():
 def test_base_samples_are_the_seeds():
     assert torch.equal(base_samples(5, 2, seed=1), base_samples(5, 2, seed=1))
     assert not torch.equal(base_samples(5, 2, seed=1), base_samples(5, 2, seed=2))
+
+
+def test_base_samples_favour_no_class():
+    # Latents of one mean and variance in all classes: the probabilities are 1 / C but for the samples.
+    latents = Marginals(torch.zeros(1, 10, 1, dtype=torch.float64), torch.full((1, 10, 1), 144.0, dtype=torch.float64))
+    for seed in range(3):
+        probs = class_log_probs(latents, DIRICHLET, NO_NOISE, base_samples(1020, 10, seed)).exp()
+        torch.testing.assert_close(probs, torch.full_like(probs, 0.1), rtol=1e-12, atol=0)
+
+
+def test_base_samples_are_standard_normal():
+    drawn = base_samples(30_000, 3, seed=7)
+    assert drawn.mean(dim=0).abs().max() < 0.002
+    torch.testing.assert_close(drawn.T.cov(), torch.eye(3, dtype=torch.float64), rtol=0, atol=0.01)
+    levels = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
+    torch.testing.assert_close(drawn[:, 0].quantile(levels), torch.special.ndtri(levels), rtol=0, atol=0.01)

@@ -28,7 +28,7 @@ from gdkl.methods.fitted import FittedModel
 from gdkl.nets import MLP, Members
 from gdkl.numerics import DataError, OptionError, require_memory, tensor_bytes
 from gdkl.objectives import ObjectiveValue
-from gdkl.training import Callback, History, Schedule, generator_state, seeded, train_full_batch
+from gdkl.training import Callback, Checkpoint, History, Schedule, generator_state, seeded, train_full_batch
 
 _MATRIX_NAME = "the deep kernel's matrix"
 
@@ -49,6 +49,7 @@ class DeepKernelOptions:
         momentum: Of stochastic gradient descent, which then takes Adam's place.
         seed: Of the initial weights, dropout and the splits.
         callbacks: Called after each step.
+        checkpoint: Where a run that may be killed keeps its state.
     """
 
     schedule: Schedule
@@ -59,6 +60,7 @@ class DeepKernelOptions:
     momentum: float | None = None
     seed: int = 0
     callbacks: Sequence[Callback] = field(default=())
+    checkpoint: Checkpoint | None = None
 
 
 class DeepKernel(nn.Module):
@@ -194,7 +196,7 @@ def train_deep_kernel(
             if start is not None:
                 start(model)
             stochastic = draws_random_numbers(model.network, data.rows)
-        if stochastic:
+        if stochastic or options.checkpoint is not None:
             # Dropout draws from the global generator at every step, so the fit needs it for itself to be repeatable.
             alone.enter_context(seeded(options.seed, device))
         groups = [
@@ -210,6 +212,7 @@ def train_deep_kernel(
             [history, *options.callbacks],
             extra_values=lambda: {"noise": model.noise()},
             momentum=options.momentum,
+            checkpoint=options.checkpoint,
         )
     for parameter in model.parameters():
         parameter.requires_grad_(False)

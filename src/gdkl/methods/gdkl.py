@@ -49,9 +49,12 @@ def fit_gdkl(
 
     def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
         sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
-        ahead = guided_splits(guide, sampler)
+        ahead: Iterator[tuple[Split, Marginals]] | None = None
 
         def loss(step: int) -> ObjectiveValue:
+            nonlocal ahead
+            # Made at the first step that is asked for, which in a resumed run is a later one.
+            ahead = ahead or guided_splits(guide, sampler, start=step)
             split, p = next(ahead)
             q = model.split_marginals(data, split)
             y = take_targets(data.targets, split.held_out)
@@ -68,15 +71,27 @@ def fit_gdkl(
     return train_deep_kernel(data, options, make_loss, train_bytes=step_bytes)
 
 
-def guided_splits(guide: Guide | ClassGuide, sampler: SplitSampler) -> Iterator[tuple[Split, Marginals]]:
-    """Endless splits with the guide's marginals on each, computed for many splits at a time."""
+def guided_splits(
+    guide: Guide | ClassGuide, sampler: SplitSampler, start: int = 0
+) -> Iterator[tuple[Split, Marginals]]:
+    """Endless splits with the guide's marginals on each, computed for many splits at a time.
+
+    Args:
+        guide: Says what it believes about each split's held-out rows.
+        sampler: Draws the splits.
+        start: Splits to leave out at the beginning: those of steps that a resumed run has taken.
+    """
     per_split = guide.bytes_per_split() * max(1, sampler.members // guide.gram.shape[0])
     count = min(_SPLITS_AHEAD, rows_per_chunk(per_split))
+    while start >= count:
+        sampler.draw(count)
+        start -= count
     while True:
         splits = sampler.draw(count)
         p = guide.posterior(splits)
-        for index in range(count):
+        for index in range(start, count):
             yield (
                 Split(splits.observed[index], splits.held_out[index]),
                 Marginals(p.mean[index], p.variance[index]),
             )
+        start = 0

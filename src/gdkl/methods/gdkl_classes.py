@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from gdkl.gp import ClassLikelihood, ExactPosterior, condition_on_labels, squared_distances, take_targets
+from gdkl.gp import (
+    ClassLikelihood,
+    ExactPosterior,
+    Marginals,
+    Split,
+    condition_on_labels,
+    squared_distances,
+    take_targets,
+)
 from gdkl.guide import ClassGuide
 from gdkl.methods.class_data import ClassData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
@@ -40,18 +48,25 @@ def fit_gdkl_classes(
     def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
         device = data.rows.device
         sampler = SplitSampler(data.n, data.members, options.seed, device)
-        ahead = guided_splits(guide, sampler)
         generator = torch.Generator(device).manual_seed(options.seed)
+        ahead: Iterator[tuple[Split, Marginals]] | None = None
+
+        def draw() -> Tensor:
+            shape = (TRAINING_SAMPLES, data.outputs)
+            return torch.randn(shape, generator=generator, dtype=data.targets.dtype, device=device)
 
         def loss(step: int) -> ObjectiveValue:
+            nonlocal ahead
+            if ahead is None:
+                # The first step that is asked for is a later one in a resumed run: leave out what it has seen.
+                ahead = guided_splits(guide, sampler, start=step)
+                for _ in range(step):
+                    draw()
             split, p = next(ahead)
             q = model.split_marginals(data, split)
             if data.likelihood is ClassLikelihood.GAUSSIAN:
                 return guided(q, p, take_targets(data.targets, split.held_out), model.noise(), beta)
-            base = torch.randn(
-                TRAINING_SAMPLES, data.outputs, generator=generator, dtype=data.targets.dtype, device=device
-            )
-            return guided_classes(q, p, data.held_out_labels(split), base, beta)
+            return guided_classes(q, p, data.held_out_labels(split), draw(), beta)
 
         return loss
 

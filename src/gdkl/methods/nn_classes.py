@@ -85,7 +85,7 @@ def fit_nn_classes(data: ClassData, options: DeepKernelOptions) -> FittedNetwork
                 networks.append(WithHead(network.train(), head))
             model = Members(networks).to(device)
             stochastic = draws_random_numbers(model, data.rows)
-        if stochastic:
+        if stochastic or options.checkpoint is not None:
             alone.enter_context(seeded(options.seed, device))
         history = History(every=max(1, -(-options.schedule.n_iter // HISTORY_ROWS)))
 
@@ -99,6 +99,7 @@ def fit_nn_classes(data: ClassData, options: DeepKernelOptions) -> FittedNetwork
             options.schedule,
             [history, *options.callbacks],
             momentum=options.momentum,
+            checkpoint=options.checkpoint,
         )
     model.requires_grad_(False)
     check_features(model, data.rows)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
@@ -35,9 +33,17 @@ class ImageFeatures(nn.Module):
         images = rows.unflatten(-1, self.image_shape)
         low = self.autocast and rows.is_cuda and rows.dtype == torch.float32
         if rows.is_cuda and len(self.image_shape) == 3:
-            images = images.contiguous(memory_format=torch.channels_last)
+            images = _channels_last(images)
         with torch.autocast(rows.device.type, dtype=torch.bfloat16, enabled=low):
             features = self.network(images)
         if not isinstance(features, Tensor):
             raise TypeError(f"a network must return a tensor; got {type(features).__name__}")
-        return cast(Tensor, features).to(self.dtype) if features.is_floating_point() else features
+        return features.to(self.dtype) if features.is_floating_point() else features
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    """The layout that GPUs convolve fastest; members that run as one batch have none to choose."""
+    try:
+        return images.contiguous(memory_format=torch.channels_last)
+    except RuntimeError:  # torch.vmap knows one layout only
+        return images

@@ -2,6 +2,6 @@
 
 from gdkl.paper.published import Published, published
 from gdkl.paper.results import check_writable, read_result, write_result
-from gdkl.paper.tables import uci_table
+from gdkl.paper.tables import fewshot_table, uci_table
 
-__all__ = ["Published", "check_writable", "published", "read_result", "uci_table", "write_result"]
+__all__ = ["Published", "check_writable", "fewshot_table", "published", "read_result", "uci_table", "write_result"]
