@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def reproduce_classes(
     results: list[dict[str, Any]] = []
     for name in names:
         for part in parts:
-            settings = classes.Protocol(**{**asdict(protocol), "part": part})
+            settings = replace(protocol, part=part)
             for method in methods:
                 path = folder / f"{name}-{round(100 * part)}-{method}.json"
                 if path.exists() and (found := read_result(path)).get("protocol") == asdict(settings):
