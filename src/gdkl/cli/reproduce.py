@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gdkl.cli.classes import reproduce_classes
 from gdkl.cli.failures import PIPE_WIDTH, say
 from gdkl.cli.fewshot import parse_draw, parse_sizes, plan, reproduce_fewshot
 from gdkl.numerics import OptionError, resolve_device
-from gdkl.paper import check_writable, fewshot, read_result, uci, uci_table, write_result
+from gdkl.paper import check_writable, classes, fewshot, read_result, uci, uci_table, write_result
 from gdkl.paper.fewshot_data import SIZES
 from gdkl.paper.fewshot_guides import GuideName
 from gdkl.training import ProgressDisplay
@@ -29,31 +30,43 @@ def _choices(text: str, allowed: tuple[str, ...], what: str) -> list[str]:
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="Which experiment: uci or fewshot.")],
-    datasets: Annotated[str, typer.Option(help="uci: which, comma-separated.")] = ",".join(uci.DATASETS),
+    experiment: Annotated[str, typer.Argument(help="Which experiment: uci, fewshot or classes.")],
+    datasets: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Comma-separated. uci: {', '.join(uci.DATASETS)}; classes: {', '.join(classes.DATASETS)}.",
+            show_default=False,
+        ),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
-            help=f"Comma-separated. uci: {', '.join(uci.Method)}; fewshot: {', '.join(fewshot.Method)}. "
-            "Default: those of the paper's main table.",
+            help=f"Comma-separated. uci: {', '.join(uci.Method)}; fewshot: {', '.join(fewshot.Method)}; classes: "
+            f"{', '.join(classes.Method)}. Default: those of the paper's main table.",
             show_default=False,
         ),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(help="Seeds 0 … N−1: splits of uci (10), networks of fewshot (3).", min=1, show_default=False),
+        typer.Option(
+            help="Seeds 0 … N−1: splits of uci (10) or classes (5), networks of fewshot (3).",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the dataset files are.")] = None,
     output: Annotated[Path, typer.Option(help="Where result files go.")] = Path("runs"),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     gdkl_steps: Annotated[
         int | None,
-        typer.Option(help="GDKL's gradient steps: 7000 (uci), 6000 (fewshot).", min=1, show_default=False),
+        typer.Option(
+            help="GDKL's gradient steps: 7000 (uci), 6000 (fewshot), 500 (classes).", min=1, show_default=False
+        ),
     ] = None,
     dkl_steps: Annotated[
         int | None,
         typer.Option(
-            help="Gradient steps of DKL, and of fewshot's network: 8000 (uci), 7000 (fewshot).",
+            help="Gradient steps of DKL and of the network: 8000 (uci), 7000 (fewshot), 500 (classes).",
             min=1,
             show_default=False,
         ),
@@ -82,9 +95,19 @@ def reproduce(
     Result files hold seeds, settings and versions. A file that is already there with the same settings is kept, so that
     an interrupted command goes on where it stopped; fewshot goes on within a run as well.
     """
-    if experiment not in ("uci", "fewshot"):
-        raise OptionError(f"experiment {experiment!r} is not known: use uci or fewshot.")
+    if experiment not in ("uci", "fewshot", "classes"):
+        raise OptionError(f"experiment {experiment!r} is not known: use uci, fewshot or classes.")
     place = resolve_device(device)
+    if experiment == "classes":
+        reproduce_classes(
+            _choices(datasets or ",".join(classes.DATASETS), classes.DATASETS, "dataset"),
+            _choices(methods or ",".join(classes.Method), tuple(classes.Method), "method"),
+            classes.Protocol(classes.PARTS[0], seeds or 5, gdkl_steps, dkl_steps),
+            classes.PARTS,
+            output=output,
+            device=place,
+        )
+        return
     if experiment == "fewshot":
         settings = fewshot.Protocol(
             gdkl_iterations=gdkl_steps or 6000,
@@ -105,7 +128,7 @@ def reproduce(
     check_writable(output / "uci")
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     results: list[dict[str, Any]] = []
-    for name in _choices(datasets, uci.DATASETS, "dataset"):
+    for name in _choices(datasets or ",".join(uci.DATASETS), uci.DATASETS, "dataset"):
         for method in _choices(methods or ",".join(uci.MAIN_METHODS), tuple(uci.Method), "method"):
             path = output / "uci" / f"{name}-{method}.json"
             if path.exists() and (found := read_result(path)).get("protocol") == asdict(protocol):

@@ -104,14 +104,13 @@ def is_image_batch(X: Any) -> bool:
 
 def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """A table as a finite float64 matrix; tensors are welcome."""
-    if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
+    rows: Any = _on_cpu(X) if isinstance(X, Tensor) else X
     if not reset and (shape := getattr(estimator, "image_shape_", None)) is not None:
         raise DataError(
-            f"X is {np.ndim(X)}-D, and this {type(estimator).__name__} was fitted to images of shape {shape}: pass "
+            f"X is {np.ndim(rows)}-D, and this {type(estimator).__name__} was fitted to images of shape {shape}: pass "
             f"them as an array of 4 dimensions, for flat rows X.reshape(-1, {', '.join(map(str, shape))})."
         )
-    return check_rows(estimator, X, reset=reset)
+    return check_rows(estimator, rows, reset=reset)
 
 
 def read_images(estimator: Any, X: NDArray[Any] | Tensor, *, reset: bool) -> tuple[NDArray[np.float32], bool]:
@@ -122,7 +121,7 @@ def read_images(estimator: Any, X: NDArray[Any] | Tensor, *, reset: bool) -> tup
         X: Array or tensor of four dimensions.
         reset: True in ``fit``.
     """
-    values: NDArray[Any] = X.detach().cpu().float().numpy() if _is_low_precision(X) else np.asarray(_on_cpu(X))
+    values = _on_cpu(X)
     if values.dtype.kind not in "iufb":
         raise DataError(f"X has images of type {values.dtype}: give integers from 0 to 255 or floats.")
     n, *shape = values.shape
@@ -161,12 +160,11 @@ def read_images(estimator: Any, X: NDArray[Any] | Tensor, *, reset: bool) -> tup
     return images, integers
 
 
-def _is_low_precision(X: Any) -> bool:
-    return isinstance(X, Tensor) and X.dtype == torch.bfloat16
-
-
 def _on_cpu(X: NDArray[Any] | Tensor) -> NDArray[Any]:
-    return X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+    if not isinstance(X, Tensor):
+        return X
+    # NumPy has no bfloat16.
+    return (X.float() if X.dtype == torch.bfloat16 else X).detach().cpu().numpy()
 
 
 def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

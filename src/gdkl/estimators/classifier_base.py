@@ -164,7 +164,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             return -float(scaled.gather(0, labels).mean())
 
         bounds = (-_LARGEST_LOG_TEMPERATURE, _LARGEST_LOG_TEMPERATURE)
-        found = minimize_scalar(held_out_loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+        found: Any = minimize_scalar(held_out_loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
         interrupted = model.outcome is not None and model.outcome.interrupted
         return math.exp(float(found.x)), model if interrupted else None
 
@@ -189,7 +189,8 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """Each member's log probabilities, and means and variances of its latent functions."""
         latents = model.marginals(rows)
         base = base_samples(PREDICTION_SAMPLES, latents.mean.shape[1], seed)
-        return (class_log_probs(latents, self._likelihood, model.noise.to(latents.mean), base), *latents)
+        log_probs = class_log_probs(latents, self._likelihood, model.noise.to(latents.mean), base)
+        return log_probs, latents.mean, latents.variance
 
     def predict_distribution(self, X: Any) -> ClassPredictive:
         """The whole predictive distribution at new rows or images: probabilities and the latent functions."""

@@ -188,7 +188,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self,
         *,
         beta: float = 1.0,
-        n_iter: int = 1000,
+        n_iter: int = 500,
         likelihood: str = "dirichlet",
         guide: GuideKernel | str | None = None,
         guide_scale: float | None = None,
@@ -277,7 +277,7 @@ class DKLClassifier(StudentClassifier):
     def __init__(
         self,
         *,
-        n_iter: int = 1000,
+        n_iter: int = 500,
         likelihood: str = "dirichlet",
         feature_net: FeatureNet = None,
         base_kernel: Kernel | None = None,
@@ -395,7 +395,7 @@ class NNClassifier(StudentClassifier):
     def __init__(
         self,
         *,
-        n_iter: int = 1000,
+        n_iter: int = 500,
         feature_net: FeatureNet = None,
         n_members: int = 1,
         calibrate: str | None = None,

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from gdkl import infinite
 from gdkl.estimators.class_files import pack_classifier
+from gdkl.estimators.class_inputs import ImageScaler
 from gdkl.estimators.model_file import write_model
+from gdkl.estimators.scaling import Scaler
 from gdkl.gp import GPyTorchKernel, ScaledKernel
 from gdkl.methods import FittedModel
 from gdkl.methods.nn_classes import WithHead
@@ -63,13 +65,12 @@ def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor],
         _pack_posterior(model, tensors, header)
     else:
         header["shape"] = {"members": model.embed.count, "outputs": model.classes}
-    columns = int(scaler.kept.sum()) if hasattr(scaler, "kept") else 0
-    if hasattr(estimator, "classes_"):
-        pack_classifier(cast(Any, estimator), header)
-        columns = columns or estimator.image_shape_[0]  # pyright: ignore
+    if isinstance(scaler, Scaler):
+        header["y_is_1d"] = scaler.y_is_1d
     else:
-        header["y_is_1d"] = cast(Any, scaler).y_is_1d
-    header["shape"]["columns"] = columns
+        pack_classifier(cast(Any, estimator), header)
+    # What a network's factory gets: kept columns, or the channels of images, of which the scaler has a mean each.
+    header["shape"]["columns"] = len(scaler.mean) if isinstance(scaler, ImageScaler) else int(scaler.kept.sum())
     # Copies: safetensors refuses tensors that share memory, as expanded ones do. A plain clone of an expanded tensor
     # with one entry keeps its stride of 0, and its bytes could not be read.
     tensors = {

@@ -36,7 +36,7 @@ from gdkl.numerics import DataError, cholesky, require_memory, tensor_bytes
 _MATRIX_NAME = "the guide's kernel matrix"
 
 #: The student's guide has this many times the output scale at which the guide alone predicts held-out labels best.
-STUDENT_MULTIPLE = 2.0
+STUDENT_MULTIPLE = 1.0
 
 #: Output scales that are tried, over a Gram of mean diagonal one: powers of two.
 _SCALES = tuple(2.0**power for power in range(-2, 15))
