@@ -10,15 +10,30 @@ Example:
 
 from gdkl import datasets, infinite, metrics, plots
 from gdkl._version import __version__
-from gdkl.estimators import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor, load
+from gdkl.estimators import (
+    DKLClassifier,
+    DKLRegressor,
+    GDKLClassifier,
+    GDKLRegressor,
+    GPRegressor,
+    NNClassifier,
+    NNGPClassifier,
+    NNGPRegressor,
+    load,
+)
 from gdkl.numerics import GdklError
-from gdkl.predictive import Predictive
+from gdkl.predictive import ClassPredictive, Predictive
 
 __all__ = [
+    "ClassPredictive",
+    "DKLClassifier",
     "DKLRegressor",
+    "GDKLClassifier",
     "GDKLRegressor",
     "GPRegressor",
     "GdklError",
+    "NNClassifier",
+    "NNGPClassifier",
     "NNGPRegressor",
     "Predictive",
     "__version__",

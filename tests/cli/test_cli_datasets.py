@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gdkl.cli import app
-from gdkl.datasets import content_digest, names, registry
+from gdkl.datasets import content_digest, image_digest, image_names, image_registry, names, registry
 from gdkl.datasets.registry import parse_registry
 
 
@@ -50,7 +50,9 @@ def test_list_names_every_dataset_with_its_size() -> None:
     result = run("list")
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()[1:]]
-    assert [line[0] for line in lines] == list(names())
+    assert [line[0] for line in lines] == [*names(), *image_names()]
+    cifar = next(line for line in lines if line[0] == "cifar10")
+    assert cifar[1:] == ["50000", "3", "x", "32", "x", "32", "1", "to", "download"]
     boston = next(line for line in lines if line[0] == "boston")
     assert boston[1:] == ["506", "13", "1", "to", "download"]
     assert "comes with the library" in result.stdout
@@ -100,3 +102,17 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], tol
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert told in result.stderr
+
+
+def test_fetch_says_what_a_set_of_images_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = np.arange(2 * 3 * 8 * 8, dtype=np.uint8).reshape(2, 3, 8, 8), np.array([0, 1])
+    table = {
+        **{"rows": 2, "shape": [3, 8, 8], "classes": ["a", "b"], "parts": ["small"], "digest": image_digest(X, y)},
+        **dict.fromkeys(("source", "licence", "citation"), "none"),
+    }
+    known = image_registry.parse_images({"small": table})
+    monkeypatch.setattr(image_registry, "image_entries", lambda: known)
+    np.savez(tmp_path / "small.npz", X=X, y=y)
+    result = run("fetch", "small", "--data-dir", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'small.npz'}\n")
+    assert "2 images of 3 x 8 x 8, 2 classes, checksum is right" in result.stderr

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import classifier_cases
 import pytest
-from regressor_cases import MAKERS
+import regressor_cases
 from sklearn.utils.estimator_checks import check_estimator
 
+ESTIMATORS = {
+    f"{kind}-{name}": make
+    for kind, cases in (("regressor", regressor_cases), ("classifier", classifier_cases))
+    for name, make in cases.MAKERS.items()
+}
 
-@pytest.mark.parametrize("name", MAKERS)
+
+@pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator_passes_with_no_expected_failures(name):
-    results = check_estimator(MAKERS[name](), on_fail=None)
+    results = check_estimator(ESTIMATORS[name](), on_fail=None)
     failed = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] not in ("passed", "skipped")}
     assert failed == {}
     # The only check that may skip wants a package for other array types.

@@ -12,7 +12,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from gdkl.cli.failures import PIPE_WIDTH, say
-from gdkl.datasets import Origin, cache_dir, describe, fetch, load, locate, names
+from gdkl.datasets import (
+    Origin,
+    cache_dir,
+    describe,
+    describe_images,
+    fetch,
+    image_names,
+    load,
+    load_images,
+    locate,
+    names,
+)
 
 app = typer.Typer(help="List the named datasets, or fetch one.", epilog="Example:  gdkl datasets list")
 
@@ -31,7 +42,7 @@ def root(context: typer.Context) -> None:
 
 @app.command("list", epilog="Example:  gdkl datasets list --data-dir ~/tables")
 def list_datasets(data_dir: DataDir = None) -> None:
-    """Show every dataset with its size, and where a copy of it is."""
+    """Show every dataset with its size, and where a copy of it is; images after tables."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right")
@@ -41,18 +52,26 @@ def list_datasets(data_dir: DataDir = None) -> None:
     for name in names():
         info = describe(name)
         table.add_row(name, str(info.rows), str(info.columns), str(len(info.target_names)), _copy(name, data_dir))
+    for name in image_names():
+        images = describe_images(name)
+        table.add_row(name, str(images.rows), " x ".join(map(str, images.shape)), "1", _copy(name, data_dir))
     # Paths stay in one piece where another program reads them.
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
 def _copy(name: str, data_dir: Path | None) -> str:
-    info = describe(name)
-    if info.origin is Origin.EMBEDDED:
+    origin = _origin(name)
+    if origin is Origin.EMBEDDED:
         return "comes with the library"
     path = locate(name, data_dir)
     if path is not None:
         return escape(str(path))
-    return "to download" if info.origin is Origin.DOWNLOAD else f"none here: provide {info.file}.npz"
+    file = name if name in image_names() else describe(name).file
+    return "to download" if origin is Origin.DOWNLOAD else f"none here: provide {file}.npz"
+
+
+def _origin(name: str) -> Origin:
+    return describe_images(name).origin if name in image_names() else describe(name).origin
 
 
 @app.command("fetch", epilog="Example:  gdkl datasets fetch boston")
@@ -68,9 +87,16 @@ def fetch_dataset(
     """
     path = None if force else locate(name, data_dir)
     if path is None:
-        if describe(name).origin is not Origin.EMBEDDED:
+        if _origin(name) is not Origin.EMBEDDED:
             say(f"Fetching {name} into {cache_dir()} ...")
         path = fetch(name, force=force)
-    table = load(name, data_dir if path.parent != cache_dir() else None)
+    folder = data_dir if path.parent != cache_dir() else None
+    if name in image_names():
+        images = load_images(name, folder)
+        size = " x ".join(map(str, images.X.shape[1:]))
+        content = f"{len(images.X)} images of {size}, {len(images.class_names)} classes"
+    else:
+        table = load(name, folder)
+        content = f"{table.X.shape[0]} rows, {table.X.shape[1]} features"
     typer.echo(str(path))
-    say(f"{name}: {table.X.shape[0]} rows, {table.X.shape[1]} features, checksum is right.")
+    say(f"{name}: {content}, checksum is right.")

@@ -10,9 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gdkl.cli.classes import reproduce_classes
 from gdkl.cli.failures import PIPE_WIDTH, say
+from gdkl.cli.fewshot import parse_draw, parse_sizes, plan, reproduce_fewshot
 from gdkl.numerics import OptionError, resolve_device
-from gdkl.paper import check_writable, read_result, uci, uci_table, write_result
+from gdkl.paper import check_writable, classes, fewshot, read_result, uci, uci_table, write_result
+from gdkl.paper.fewshot_data import SIZES
+from gdkl.paper.fewshot_guides import GuideName
 from gdkl.training import ProgressDisplay
 
 
@@ -26,32 +30,106 @@ def _choices(text: str, allowed: tuple[str, ...], what: str) -> list[str]:
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="Which experiment: uci.")],
-    datasets: Annotated[str, typer.Option(help="Comma-separated.")] = ",".join(uci.DATASETS),
-    methods: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(uci.Method)}.")] = ",".join(
-        uci.MAIN_METHODS
-    ),
-    seeds: Annotated[int, typer.Option(help="Splits 0 … N−1.", min=1)] = 10,
+    experiment: Annotated[str, typer.Argument(help="Which experiment: uci, fewshot or classes.")],
+    datasets: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Comma-separated. uci: {', '.join(uci.DATASETS)}; classes: {', '.join(classes.DATASETS)}.",
+            show_default=False,
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Comma-separated. uci: {', '.join(uci.Method)}; fewshot: {', '.join(fewshot.Method)}; classes: "
+            f"{', '.join(classes.Method)}. Default: those of the paper's main table.",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="Seeds 0 … N−1: splits of uci (10) or classes (5), networks of fewshot (3).",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the dataset files are.")] = None,
     output: Annotated[Path, typer.Option(help="Where result files go.")] = Path("runs"),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    gdkl_steps: Annotated[int, typer.Option(help="GDKL's gradient steps.", min=1)] = 7000,
-    dkl_steps: Annotated[int, typer.Option(help="DKL's gradient steps.", min=1)] = 8000,
+    gdkl_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="GDKL's gradient steps: 7000 (uci), 6000 (fewshot), 500 (classes).", min=1, show_default=False
+        ),
+    ] = None,
+    dkl_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Gradient steps of DKL and of the network: 8000 (uci), 7000 (fewshot), 500 (classes).",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    sizes: Annotated[str, typer.Option(help="fewshot: numbers of labelled images, comma-separated.")] = ",".join(
+        map(str, SIZES)
+    ),
+    draw: Annotated[str, typer.Option(help="fewshot: which images: paper, or a seed.")] = "paper",
+    guide: Annotated[str, typer.Option(help=f"fewshot: of {', '.join(GuideName)}.")] = GuideName.DENSE.value,
+    guide_multiple: Annotated[
+        float | None,
+        typer.Option(
+            help="fewshot: the guide's output scale over its own best; the library's own rule by default.",
+            show_default=False,
+        ),
+    ] = None,
+    beta: Annotated[float, typer.Option(help="fewshot: weight of the KL term.", min=0.0)] = 1.0,
+    depth: Annotated[int, typer.Option(help="fewshot: depth of the wide ResNet.")] = 28,
+    widen_factor: Annotated[int, typer.Option(help="fewshot: width of the wide ResNet.", min=1)] = 5,
+    algebra: Annotated[str, typer.Option(help="fewshot: precision of the GPs, float64 or float32.")] = "float64",
+    jobs: Annotated[int, typer.Option(help="fewshot: runs at a time, each a process.", min=1)] = 1,
+    together: Annotated[bool, typer.Option("--together", help="fewshot: train the seeds as one batch.")] = False,
 ) -> None:
     """Run one of the paper's experiments, all seeds, and print our figures beside the paper's.
 
-    Every dataset and method is one result file with seeds, settings and versions. A file that is already there with
-    the same settings is kept, so that an interrupted run goes on where it stopped.
+    Result files hold seeds, settings and versions. A file that is already there with the same settings is kept, so that
+    an interrupted command goes on where it stopped; fewshot goes on within a run as well.
     """
-    if experiment != "uci":
-        raise OptionError(f"experiment {experiment!r} is not known: use uci.")
+    if experiment not in ("uci", "fewshot", "classes"):
+        raise OptionError(f"experiment {experiment!r} is not known: use uci, fewshot or classes.")
     place = resolve_device(device)
-    protocol = uci.Protocol(seeds=seeds, gdkl_iterations=gdkl_steps, dkl_iterations=dkl_steps)
+    if experiment == "classes":
+        reproduce_classes(
+            _choices(datasets or ",".join(classes.DATASETS), classes.DATASETS, "dataset"),
+            _choices(methods or ",".join(classes.Method), tuple(classes.Method), "method"),
+            classes.Protocol(classes.PARTS[0], seeds or 5, gdkl_steps, dkl_steps),
+            classes.PARTS,
+            output=output,
+            device=place,
+        )
+        return
+    if experiment == "fewshot":
+        settings = fewshot.Protocol(
+            gdkl_iterations=gdkl_steps or 6000,
+            other_iterations=dkl_steps or 7000,
+            beta=beta,
+            guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
+            guide_multiple=guide_multiple,
+            depth=depth,
+            widen_factor=widen_factor,
+            algebra=algebra,
+        )
+        chosen = _choices(methods or ",".join(fewshot.Method), tuple(fewshot.Method), "method")
+        runs = list(plan(chosen, parse_sizes(sizes), seeds or 3, parse_draw(draw), settings, together))
+        reproduce_fewshot(runs, data_dir=data_dir, output=output, device=place, jobs=jobs)
+        return
+    seeds = seeds or 10
+    protocol = uci.Protocol(seeds=seeds, gdkl_iterations=gdkl_steps or 7000, dkl_iterations=dkl_steps or 8000)
     check_writable(output / "uci")
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     results: list[dict[str, Any]] = []
-    for name in _choices(datasets, uci.DATASETS, "dataset"):
-        for method in _choices(methods, tuple(uci.Method), "method"):
+    for name in _choices(datasets or ",".join(uci.DATASETS), uci.DATASETS, "dataset"):
+        for method in _choices(methods or ",".join(uci.MAIN_METHODS), tuple(uci.Method), "method"):
             path = output / "uci" / f"{name}-{method}.json"
             if path.exists() and (found := read_result(path)).get("protocol") == asdict(protocol):
                 say(f"{name} {method}: kept from {path}")

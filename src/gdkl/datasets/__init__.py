@@ -3,9 +3,11 @@
 `load` finds a dataset by name in a local folder, in the cache, or at its public source.
 """
 
-from gdkl.datasets.digest import content_digest
+from gdkl.datasets.digest import content_digest, image_digest
 from gdkl.datasets.embedded import toy, toy_function
-from gdkl.datasets.loading import fetch, load, locate
+from gdkl.datasets.image_registry import ImageInfo, describe_images, image_names
+from gdkl.datasets.image_set import ImageSet
+from gdkl.datasets.loading import fetch, load, load_images, locate
 from gdkl.datasets.registry import DatasetInfo, Origin, describe, names
 from gdkl.datasets.splits import published_split
 from gdkl.datasets.store import cache_dir
@@ -13,13 +15,19 @@ from gdkl.datasets.table import Table
 
 __all__ = [
     "DatasetInfo",
+    "ImageInfo",
+    "ImageSet",
     "Origin",
     "Table",
     "cache_dir",
     "content_digest",
     "describe",
+    "describe_images",
     "fetch",
+    "image_digest",
+    "image_names",
     "load",
+    "load_images",
     "locate",
     "names",
     "published_split",

@@ -1,10 +1,11 @@
-"""One checksum for the content of a table, whatever file it came from."""
+"""One checksum for the content of a table, or of a set of images, whatever file it came from."""
 
 from __future__ import annotations
 
 import hashlib
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gdkl.datasets.table import FloatArray
 
@@ -36,4 +37,26 @@ def content_digest(X: FloatArray, y: FloatArray) -> str:
         canonical = np.ascontiguousarray(np.asarray(array, dtype=np.float64) + 0.0, dtype="<f8")
         digest.update(("x".join(str(size) for size in canonical.shape) + ":").encode("ascii"))
         digest.update(canonical.tobytes())
+    return digest.hexdigest()
+
+
+def image_digest(X: NDArray[np.uint8], y: NDArray[np.int64]) -> str:
+    """SHA-256 of a set of images, their labels and their shapes, whatever file they came from.
+
+    Args:
+        X: Images, shape ``(n, channels, height, width)``, uint8.
+        y: Labels, shape ``(n,)``.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Example:
+        >>> pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
+        >>> image_digest(pixels, np.array([0, 1])) == image_digest(pixels, np.array([1, 0]))
+        False
+    """
+    digest = hashlib.sha256()
+    for array in (np.ascontiguousarray(X, dtype=np.uint8), np.ascontiguousarray(y, dtype="<i8")):
+        digest.update(("x".join(str(size) for size in array.shape) + ":").encode("ascii"))
+        digest.update(array.data)
     return digest.hexdigest()

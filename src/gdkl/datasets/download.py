@@ -29,7 +29,7 @@ def download(info: DatasetInfo) -> Path:
     """
     if info.text is None:
         raise DataError(f"No verified download of the dataset {info.name!r} is known ({info.source}). {_ways(info)}")
-    url, content = _first_answer(info, info.text.urls)
+    url, content = first_answer(info.name, info.text.urls, _ways(info))
     try:
         X, targets = parse_text(content, info.text, info)
     except DataError as error:
@@ -44,8 +44,17 @@ def download(info: DatasetInfo) -> Path:
     return write_file(cache_dir(), X, targets, info)
 
 
-def _first_answer(info: DatasetInfo, urls: tuple[str, ...]) -> tuple[str, bytes]:
-    """The first address that answers, and what it says."""
+def first_answer(name: str, urls: tuple[str, ...], ways: str) -> tuple[str, bytes]:
+    """The first address that answers, and what it says.
+
+    Args:
+        name: The dataset, for the error message.
+        urls: Addresses of the same file, tried in order.
+        ways: How else to provide it, for the error message.
+
+    Raises:
+        DataError: If none answers.
+    """
     import pooch  # noqa: PLC0415  (it pulls in an HTTP library, which a local file does not need)
 
     fetch = pooch.HTTPDownloader(timeout=TIMEOUT)
@@ -61,7 +70,7 @@ def _first_answer(info: DatasetInfo, urls: tuple[str, ...]) -> tuple[str, bytes]
                 reason = " ".join(str(error).split())
                 # A lost connection is told at length, with the address cut to pieces; its kind says as much.
                 reasons.append(reason if len(reason) < 160 else f"{url} did not answer: {type(error).__name__}")
-    raise DataError(f"The dataset {info.name!r} could not be downloaded ({reasons[0]}). {_ways(info)}")
+    raise DataError(f"The dataset {name!r} could not be downloaded ({reasons[0]}). {ways}")
 
 
 def _ways(info: DatasetInfo) -> str:

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, TypeAlias, overload
 
 from gdkl.datasets.download import download
 from gdkl.datasets.embedded import diabetes, toy
-from gdkl.datasets.registry import describe
+from gdkl.datasets.image_download import download_images
+from gdkl.datasets.image_files import find_images, read_images
+from gdkl.datasets.image_registry import describe_images, image_names
+from gdkl.datasets.image_set import ImageSet
+from gdkl.datasets.registry import DatasetInfo, describe, names
 from gdkl.datasets.store import PathLike, cache_dir, find, read_table
 from gdkl.datasets.table import Table
 from gdkl.numerics import OptionError
 
+#: Sets of images, for type checkers; `image_names` is the list in force.
+ImageName: TypeAlias = Literal[
+    "cifar10", "cifar10-test", "cifar100", "cifar100-test", "svhn-test", "fashion-mnist-test"
+]
 
-def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None) -> Table:
-    """Load a dataset by name.
+
+# A name that is a plain str is taken for a table's: what most callers load, and what they would otherwise have to
+# tell from images at every use.
+@overload
+def load(  # pyright: ignore[reportOverlappingOverload]
+    name: ImageName, data_dir: PathLike | None = None, *, seed: None = None
+) -> ImageSet: ...
+@overload
+def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None) -> Table: ...
+def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None) -> Table | ImageSet:
+    """Load a dataset by name: a table of numbers, or a set of labelled images.
 
     A dataset that is not embedded is looked for as ``<name>.npz`` in ``data_dir``, in the folder that the
     environment variable ``GDKL_DATA`` names, and in the cache (``GDKL_CACHE`` moves it); if it is in none of
@@ -21,12 +39,13 @@ def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None
     same wherever they come from.
 
     Args:
-        name: One of `names`.
+        name: One of `names` or of `image_names`.
         data_dir: A folder with local files, looked at first.
         seed: Which draw of the generated dataset ``"toy"``; no other dataset takes it.
 
     Returns:
-        A table that unpacks as ``X, y, feature_names, target_name``.
+        A table that unpacks as ``X, y, feature_names, target_name``, or images that unpack as
+        ``X, y, class_names, target_name``.
 
     Raises:
         OptionError: If there is no such dataset, or it takes no seed.
@@ -39,7 +58,11 @@ def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None
         >>> load("toy", seed=3).y.shape
         (800,)
     """
-    info = describe(name)
+    if name in image_names():
+        if seed is not None:
+            raise OptionError(f"The dataset {name!r} is fixed and takes no seed: leave seed out.")
+        return load_images(name, data_dir)
+    info = _describe(name)
     if name == "toy":
         return toy(info.rows, seed=0 if seed is None else seed)
     if seed is not None:
@@ -49,11 +72,41 @@ def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None
     return read_table(find(info, data_dir) or download(info), info)
 
 
+def load_images(name: str, data_dir: PathLike | None = None) -> ImageSet:
+    """Load a set of images by name, from where `load` would.
+
+    Local files are ``<name>.npz``, or the set's parts where it comes in several; the pixels and labels are checked
+    against a recorded SHA-256.
+
+    Args:
+        name: One of `image_names`.
+        data_dir: A folder with local files, looked at first.
+
+    Returns:
+        Images that unpack as ``X, y, class_names, target_name``.
+
+    Raises:
+        OptionError: If there is no such set of images.
+        DataError: If no copy can be had, or one holds other images; the message says what to do.
+
+    Example:
+        >>> load_images("boston")
+        Traceback (most recent call last):
+        ...
+        gdkl.numerics.errors.OptionError: There is no set of images 'boston': use one of cifar10, cifar10-test, \
+cifar100, cifar100-test, svhn-test, fashion-mnist-test.
+    """
+    info = describe_images(name)
+    return read_images(find_images(info, data_dir) or (download_images(info),), info)
+
+
 def locate(name: str, data_dir: PathLike | None = None) -> Path | None:
     """Local file that `load` would read, or `None` where it would need none or have to download one.
 
+    Of images in several parts, the first.
+
     Args:
-        name: One of `names`.
+        name: One of `names` or of `image_names`.
         data_dir: A folder with local files, looked at first.
 
     Raises:
@@ -64,7 +117,10 @@ def locate(name: str, data_dir: PathLike | None = None) -> Path | None:
         >>> locate("toy") is None
         True
     """
-    info = describe(name)
+    if name in image_names():
+        paths = find_images(describe_images(name), data_dir)
+        return None if paths is None else paths[0]
+    info = _describe(name)
     return None if info.embedded else find(info, data_dir)
 
 
@@ -72,7 +128,7 @@ def fetch(name: str, *, force: bool = False) -> Path:
     """Make sure that the cache holds a dataset, downloading it if need be.
 
     Args:
-        name: One of `names`.
+        name: One of `names` or of `image_names`.
         force: Whether to download it anew even if the cache holds it.
 
     Returns:
@@ -88,7 +144,14 @@ def fetch(name: str, *, force: bool = False) -> Path:
         ...
         gdkl.numerics.errors.OptionError: The dataset 'toy' comes with the library: there is nothing to fetch.
     """
-    info = describe(name)
+    if name in image_names():
+        images = describe_images(name)
+        stored = cache_dir() / f"{name}.npz"
+        if not force and stored.is_file():
+            read_images((stored,), images)
+            return stored
+        return download_images(images)
+    info = _describe(name)
     if info.embedded:
         raise OptionError(f"The dataset {name!r} comes with the library: there is nothing to fetch.")
     path = cache_dir() / f"{info.file}.npz"
@@ -96,3 +159,10 @@ def fetch(name: str, *, force: bool = False) -> Path:
         read_table(path, info)
         return path
     return download(info)
+
+
+def _describe(name: str) -> DatasetInfo:
+    """What is known of a table; a name that is none is refused with all that there are."""
+    if name not in names():
+        raise OptionError(f"There is no dataset {name!r}: use one of {', '.join((*names(), *image_names()))}.")
+    return describe(name)

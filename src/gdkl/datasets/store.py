@@ -51,14 +51,14 @@ def find(info: DatasetInfo, data_dir: PathLike | None) -> Path | None:
     """
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
         raise DataError(f"data_dir={os.fspath(data_dir)!r} is not a folder: pass one that holds {info.file}.npz.")
-    for folder in _folders(data_dir):
+    for folder in local_folders(data_dir):
         path = folder / f"{info.file}.npz"
         if path.is_file():
             return path
     return None
 
 
-def _folders(data_dir: PathLike | None) -> Iterator[Path]:
+def local_folders(data_dir: PathLike | None) -> Iterator[Path]:
     """Folders to look at, in order; the cache is worked out only when it is needed."""
     if data_dir is not None:
         yield Path(data_dir).expanduser()
@@ -79,7 +79,7 @@ def read_table(path: Path, info: DatasetInfo) -> Table:
         DataError: If the file is not of this form or holds other numbers.
     """
     try:
-        with _open(path) as arrays:
+        with open_arrays(path) as arrays:
             X = np.asarray(arrays["X"], dtype=np.float64)
             columns = [np.asarray(arrays[key], dtype=np.float64) for key in _target_keys(info.target_names)]
         y = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
@@ -98,7 +98,7 @@ def read_table(path: Path, info: DatasetInfo) -> Table:
     return make_table(X, y, info)
 
 
-def _open(path: Path) -> NpzFile:
+def open_arrays(path: Path) -> NpzFile:
     """The arrays of a file; what is pickled is never read."""
     arrays = np.load(path, allow_pickle=False)
     if not isinstance(arrays, NpzFile):

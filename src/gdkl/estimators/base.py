@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -12,11 +10,11 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from gdkl.estimators.saving import save
+from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
 from gdkl.estimators.scaling import Scaler
 from gdkl.estimators.validation import (
     check_number,
@@ -26,12 +24,12 @@ from gdkl.estimators.validation import (
     refuse_fit_options,
 )
 from gdkl.methods import FittedModel, TrainingData
-from gdkl.numerics import InterruptedFitWarning, NotFittedError, OptionError, resolve_device, resolve_dtype
+from gdkl.numerics import OptionError, resolve_device, resolve_dtype
 from gdkl.predictive import FloatArray, Predictive
-from gdkl.training import Callback, ProgressDisplay, as_callbacks
+from gdkl.training import Callback
 
 
-class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
+class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
     """Fit, predict, sample, score, save. Subclasses say how a model is trained, in `_fit_model`.
 
     Attributes after ``fit``:
@@ -41,15 +39,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         n_features_in_, feature_names_in_: As everywhere in scikit-learn.
     """
 
-    device: str
-    dtype: str
-    random_state: Any
-    verbose: int
-
     model_: FittedModel
     scaler_: Scaler
-    history_: pd.DataFrame
-    n_iter_: int
     noise_: float | FloatArray
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
@@ -86,12 +77,12 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
                 torch.as_tensor(scaler.rows(rows), dtype=dtype, device=device).unsqueeze(0),
                 torch.as_tensor(scaler.targets(targets), dtype=dtype, device=device).unsqueeze(0),
             )
-        seed, callbacks = _draw_seed(self.random_state), self._callbacks()
+        seed, callbacks = draw_seed(self.random_state), self._callbacks()
         # Training needs gradients, whatever the caller has switched off around it.
         with torch.inference_mode(False), torch.enable_grad():
             model = self._fit_model(data, seed, callbacks)
         self._adopt(model, scaler)
-        self._tell_of_interrupt(model)
+        self._tell_of_interrupt(model.outcome)
         return self
 
     def _adopt(self, model: FittedModel, scaler: Scaler) -> None:
@@ -102,18 +93,6 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self.n_iter_ = model.outcome.steps if model.outcome is not None else len(model.history)
         noise = model.noise.mean(dim=0).double().cpu().numpy() * scaler.y_std**2
         self.noise_ = float(noise[0]) if scaler.y_is_1d else noise
-
-    def _callbacks(self) -> list[Callback]:
-        progress: list[Callback] = [ProgressDisplay(type(self).__name__)] if self.verbose else []
-        return [*progress, *as_callbacks(getattr(self, "callbacks", None))]
-
-    def _tell_of_interrupt(self, model: FittedModel) -> None:
-        if model.outcome is not None and model.outcome.interrupted:
-            warnings.warn(
-                f"Training was interrupted after {model.outcome.steps} steps; the model is usable as it stood then.",
-                InterruptedFitWarning,
-                stacklevel=3,
-            )
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
@@ -138,7 +117,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         # An ensemble's covariance: that inside its members, and that of their means.
         centred = mean - mean.mean(dim=0)
         total = covariance.mean(dim=0) + (centred.unsqueeze(-1) * centred.unsqueeze(-2)).mean(dim=0)
-        return self.scaler_.mean(_numpy(mean.mean(dim=0))), self.scaler_.covariance(_numpy(total))
+        return self.scaler_.mean(to_numpy(mean.mean(dim=0))), self.scaler_.covariance(to_numpy(total))
 
     def predict_distribution(self, X: Any) -> Predictive:
         """The whole predictive distribution at new rows, in the target's units."""
@@ -146,9 +125,9 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         mean, variance = self.model_.marginals(rows)
         noise = self.model_.noise.unsqueeze(-1)
         return Predictive(
-            self.scaler_.mean(_numpy(mean)),
-            self.scaler_.variance(_numpy(variance + noise)),
-            self.scaler_.variance(_numpy(variance)),
+            self.scaler_.mean(to_numpy(mean)),
+            self.scaler_.variance(to_numpy(variance + noise)),
+            self.scaler_.variance(to_numpy(variance)),
         )
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> FloatArray:
@@ -170,9 +149,9 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         member = random.randint(members, size=n_samples)
         normal = random.standard_normal(size=(n_samples, outputs, m))
         # An eigendecomposition, not a Cholesky factor: a joint posterior is singular up to the noise.
-        eigenvalues, Q = np.linalg.eigh(_numpy(covariance))
+        eigenvalues, Q = np.linalg.eigh(to_numpy(covariance))
         root = Q * np.sqrt(np.clip(eigenvalues, 0, None))[..., None, :]
-        draws = _numpy(mean)[member] + np.einsum("soij,soj->soi", root[member], normal)
+        draws = to_numpy(mean)[member] + np.einsum("soij,soj->soi", root[member], normal)
         return np.moveaxis(self.scaler_.mean(draws), 0, -1)
 
     def _joint(self, X: Any) -> tuple[Tensor, Tensor]:
@@ -183,30 +162,6 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         return mean, covariance + self.model_.noise[..., None, None] * identity
 
     def _scaled_rows(self, X: Any) -> Tensor:
-        if not hasattr(self, "model_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
+        self._require_fitted()
         rows = self.scaler_.rows(check_rows(self, X, reset=False))
         return torch.as_tensor(rows).to(self.model_.posterior.features).unsqueeze(0)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one safe file; `gdkl.load` reads it back."""
-        save(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
-
-def _draw_seed(random_state: Any) -> int:
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31 - 1))
-    try:
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    except ValueError as error:
-        raise OptionError(
-            f"random_state={random_state!r} is not allowed: use None, a whole number from 0 to 4294967295 or a "
-            "NumPy generator."
-        ) from error
-
-
-def _numpy(tensor: Tensor) -> FloatArray:
-    return tensor.detach().double().cpu().numpy()

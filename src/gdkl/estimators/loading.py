@@ -20,16 +20,21 @@ from torch import Tensor, nn
 
 from gdkl import infinite
 from gdkl.estimators.base import RegressorBase
+from gdkl.estimators.class_files import unpack_classifier, unpack_scaler
+from gdkl.estimators.classifier_base import ClassifierBase
+from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 from gdkl.estimators.model_file import read_model
 from gdkl.estimators.parts import guide_kernel
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
+from gdkl.estimators.saving import SCALES
 from gdkl.estimators.scaling import Scaler
 from gdkl.gp import ExactPosterior, GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
 from gdkl.guide import as_kernel_function
-from gdkl.methods import FittedModel
+from gdkl.methods import FittedModel, FittedNetwork
 from gdkl.methods.deep_kernel import batch_kernel
-from gdkl.nets import MLP, Members
-from gdkl.numerics import GdklError, ModelFileError, OptionError, resolve_device
+from gdkl.methods.nn_classes import WithHead
+from gdkl.nets import MLP, ImageFeatures, Members, WideResNet
+from gdkl.numerics import GdklError, ModelFileError, OptionError, resolve_device, resolve_dtype
 from gdkl.training import TrainingOutcome
 
 #: Parts that a factory can rebuild.
@@ -37,9 +42,17 @@ PARTS = ("feature_net", "base_kernel", "guide")
 
 Factories = Mapping[str, Any]
 
-_ESTIMATORS: dict[str, type[RegressorBase]] = {
-    kind.__name__: kind for kind in (GDKLRegressor, DKLRegressor, NNGPRegressor, GPRegressor)
-}
+_KINDS: tuple[type[RegressorBase] | type[ClassifierBase], ...] = (
+    GDKLRegressor,
+    DKLRegressor,
+    NNGPRegressor,
+    GPRegressor,
+    GDKLClassifier,
+    DKLClassifier,
+    NNGPClassifier,
+    NNClassifier,
+)
+_ESTIMATORS = {kind.__name__: kind for kind in _KINDS}
 
 
 def load(path: str | os.PathLike[str], factories: Factories | None = None) -> Any:
@@ -85,28 +98,48 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     except OptionError:
         device = torch.device("cpu")
     tensors = {name: value.to(device) for name, value in tensors.items()}
+    names = header["history_columns"]
+    logged = zip(*(tensors[f"history.{name}"].tolist() for name in names), strict=True) if names else ()
+    history = [dict(zip(names, row, strict=True)) for row in logged]
+    outcome = None if header["outcome"] is None else TrainingOutcome(**header["outcome"])
+    estimator.n_features_in_ = int(header["n_features_in"])
+    if header["feature_names_in"] is not None:
+        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
+    if isinstance(estimator, ClassifierBase):
+        seed, temperature = unpack_classifier(estimator, header)
+        model = _unpack_model(tensors, header, options, factories, columns, estimator)
+        model.history, model.outcome = history, outcome
+        estimator._adopt(model, unpack_scaler(tensors, header), seed, temperature)
+        return estimator
     scaler = Scaler(
-        **{name: tensors[f"scaler.{name}"].cpu().numpy() for name in ("x_mean", "x_std", "kept", "y_mean", "y_std")},
+        **{name: tensors[f"scaler.{name}"].cpu().numpy() for name in SCALES["Scaler"]},
         y_is_1d=bool(header["y_is_1d"]),
     )
-    kernel = _unpack_kernel(tensors, header, options, factories)
+    model = _unpack_model(tensors, header, options, factories, columns, estimator)
+    model.history, model.outcome = history, outcome
+    estimator._adopt(cast(FittedModel, model), scaler)
+    return estimator
+
+
+def _unpack_model(
+    tensors: dict[str, Tensor],
+    header: dict[str, Any],
+    options: dict[str, Any],
+    factories: Factories,
+    columns: int,
+    estimator: RegressorBase | ClassifierBase,
+) -> FittedModel | FittedNetwork:
+    embed = _unpack_network(tensors, header, factories, columns)
+    if "kernel" not in header:
+        return FittedNetwork(cast(Members, embed), int(header["shape"]["outputs"]))
     posterior = ExactPosterior(
-        kernel,
+        _unpack_kernel(tensors, header, options, factories, estimator),
         tensors["posterior.features"],
         tensors["posterior.noise"],
         _unpack_factor(tensors["posterior.factor"], int(header["shape"]["n"])),
         tensors["posterior.weights"],
     )
-    names = header["history_columns"]
-    logged = zip(*(tensors[f"history.{name}"].tolist() for name in names), strict=True) if names else ()
-    history = [dict(zip(names, row, strict=True)) for row in logged]
-    outcome = None if header["outcome"] is None else TrainingOutcome(**header["outcome"])
-    embed = _unpack_network(tensors, header, factories, columns)
-    estimator.n_features_in_ = int(header["n_features_in"])
-    if header["feature_names_in"] is not None:
-        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
-    estimator._adopt(FittedModel(embed, posterior, history, outcome), scaler)
-    return estimator
+    return FittedModel(embed, posterior)
 
 
 def _unpack_factor(packed: Tensor, n: int) -> Tensor:
@@ -156,30 +189,51 @@ def _takes_nothing(function: Any) -> bool:
 def _unpack_network(
     tensors: dict[str, Tensor], header: dict[str, Any], factories: Factories, columns: int
 ) -> nn.Module:
-    network = header["network"]
-    if network["kind"] == "identity":
+    description = header["network"]
+    if description["kind"] == "identity":
         return nn.Identity()
-    members = int(header["shape"]["members"])
-    built: list[nn.Module] = []
-    for _ in range(members):
-        if network["kind"] == "mlp":
-            built.append(MLP(network["in_features"], network["widths"]))
-        else:
-            module = _make("feature_net", factories, columns, "network")
-            if not isinstance(module, nn.Module):
-                raise ModelFileError("factories['feature_net'] must return a torch.nn.Module.")
-            built.append(module)
-    embed = Members(built).to(tensors["posterior.features"])
-    embed.load_state_dict(_under("network.", tensors))
+    networks = [_build(description, factories, columns) for _ in range(int(header["shape"]["members"]))]
+    embed = Members(networks)
+    # The file's own tensors: a network may be in another precision than what stands on it.
+    embed.load_state_dict(_under("network.", tensors), assign=True)
     embed.requires_grad_(False)
     return embed.eval()
 
 
+def _build(description: dict[str, Any], factories: Factories, columns: int) -> nn.Module:
+    """A network of the architecture that the file describes; what it cannot describe, a factory builds."""
+    kind = description["kind"]
+    if kind == "mlp":
+        return MLP(description["in_features"], description["widths"])
+    if kind == "wide_resnet":
+        return WideResNet(
+            description["depth"], description["widen_factor"], in_channels=int(description["in_channels"])
+        )
+    if kind == "images":
+        inner = _build(description["network"], factories, columns)
+        return ImageFeatures(inner, tuple(description["image_shape"]), resolve_dtype(description["dtype"]))
+    if kind == "with_head":
+        inner = _build(description["network"], factories, columns)
+        return WithHead(inner, nn.Linear(description["features"], description["classes"]))
+    module = _make("feature_net", factories, columns, "network")
+    if not isinstance(module, nn.Module):
+        raise ModelFileError("factories['feature_net'] must return a torch.nn.Module.")
+    return module
+
+
 def _unpack_kernel(
-    tensors: dict[str, Tensor], header: dict[str, Any], options: dict[str, Any], factories: Factories
+    tensors: dict[str, Tensor],
+    header: dict[str, Any],
+    options: dict[str, Any],
+    factories: Factories,
+    estimator: RegressorBase | ClassifierBase,
 ) -> KernelFunction:
     if header["kernel"] == "scaled":
-        return ScaledKernel(as_kernel_function(guide_kernel(options["guide"])), tensors["kernel.scale"])
+        if isinstance(estimator, NNGPClassifier):
+            function = estimator._kernel_function(guide_kernel(estimator.guide_))
+        else:
+            function = as_kernel_function(guide_kernel(options["guide"]))
+        return ScaledKernel(function, tensors["kernel.scale"])
     shape = (int(header["shape"]["members"]), int(header["shape"]["outputs"]))
     given = options.get("base_kernel")
     if given is None:

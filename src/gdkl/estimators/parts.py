@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from math import prod
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+import torch
 from gpytorch.kernels import Kernel
 from torch import nn
 
 from gdkl import infinite
 from gdkl.guide import GuideKernel
-from gdkl.nets import MLP, PAPER_WIDTHS
+from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, WideResNet
 from gdkl.numerics import DataError, OptionError
 
 #: None for the default, hidden and feature widths, a module, or a function from the number of columns to a module.
@@ -70,6 +72,27 @@ class _CopyingBuilder:
         for parameter in network.parameters():
             parameter.requires_grad_(True)
         return network
+
+
+def image_network_builder(
+    feature_net: FeatureNet, image_shape: tuple[int, ...], dtype: torch.dtype
+) -> Callable[[int], nn.Module]:
+    """A function to a fresh network over flat rows that are images; it does not look at their number of columns.
+
+    None is a wide ResNet-28-5; widths make a perceptron over the pixels; a function gets the number of channels.
+
+    Args:
+        feature_net: What the user passed.
+        image_shape: Channels, height and width.
+        dtype: Precision of the features.
+    """
+    channels, pixels = image_shape[0], prod(image_shape)
+    if feature_net is None:
+        return lambda _: ImageFeatures(WideResNet(in_channels=channels), image_shape, dtype)
+    build = network_builder(feature_net)
+    if isinstance(feature_net, (list, tuple, np.ndarray)):
+        return lambda _: ImageFeatures(build(pixels), (pixels,), dtype)
+    return lambda _: ImageFeatures(build(channels), image_shape, dtype)
 
 
 def check_base_kernel(base_kernel: Any) -> Kernel | None:

@@ -10,12 +10,12 @@ import numpy as np
 from gpytorch.kernels import Kernel
 
 from gdkl.estimators.base import RegressorBase
-from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel, network_builder
+from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel
+from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
 from gdkl.gp import NOISE_START
 from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
 from gdkl.methods import (
-    DeepKernelOptions,
     FittedModel,
     TrainingData,
     fit_dkl,
@@ -24,49 +24,11 @@ from gdkl.methods import (
     fit_nngp,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import Callback, EarlyStopping, Schedule, StepReport, as_callbacks
-
-_INFERENCES = ("auto", "exact")
+from gdkl.training import Callback, StepReport
 
 
-class DeepKernelRegressor(RegressorBase):
+class DeepKernelRegressor(StudentOptions, RegressorBase):
     """What GDKL and DKL have in common: the student's options."""
-
-    n_iter: int
-    learning_rate: float
-    weight_decay: float
-    feature_net: FeatureNet
-    base_kernel: Kernel | None
-    inference: str
-    n_members: int
-    tol: float | None
-    patience: int | None
-    callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None
-
-    def _check_options(self) -> None:
-        check_number("n_iter", self.n_iter, low=1, strict=False, integer=True)
-        check_number("learning_rate", self.learning_rate, low=0, strict=True)
-        check_number("weight_decay", self.weight_decay, low=0, strict=False)
-        check_number("n_members", self.n_members, low=1, strict=False, integer=True)
-        if self.inference not in _INFERENCES:
-            raise OptionError(f"inference={self.inference!r} is not known: use one of {', '.join(_INFERENCES)}.")
-        if (self.tol is None) != (self.patience is None):
-            raise OptionError("tol and patience go together: give both to stop early, or neither.")
-        network_builder(self.feature_net)
-        check_base_kernel(self.base_kernel)
-        as_callbacks(self.callbacks)
-
-    def _options(self, seed: int, callbacks: Sequence[Callback]) -> DeepKernelOptions:
-        if self.tol is not None and self.patience is not None:
-            callbacks = [*callbacks, EarlyStopping(self.tol, self.patience)]
-        return DeepKernelOptions(
-            schedule=Schedule(int(self.n_iter), self.learning_rate),
-            feature_net=network_builder(self.feature_net),
-            base_kernel=self.base_kernel,
-            weight_decay=self.weight_decay,
-            seed=seed,
-            callbacks=callbacks,
-        )
 
 
 class GDKLRegressor(DeepKernelRegressor):

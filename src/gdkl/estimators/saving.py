@@ -10,70 +10,96 @@ import torch
 from torch import Tensor, nn
 
 from gdkl import infinite
+from gdkl.estimators.class_files import pack_classifier
+from gdkl.estimators.class_inputs import ImageScaler
 from gdkl.estimators.model_file import write_model
+from gdkl.estimators.scaling import Scaler
 from gdkl.gp import GPyTorchKernel, ScaledKernel
-from gdkl.nets import MLP, Members
+from gdkl.methods import FittedModel
+from gdkl.methods.nn_classes import WithHead
+from gdkl.nets import MLP, ImageFeatures, Members, WideResNet
 from gdkl.numerics import NotFittedError
 
 if TYPE_CHECKING:
     from gdkl.estimators.base import RegressorBase
+    from gdkl.estimators.classifier_base import ClassifierBase
+    from gdkl.estimators.common import EstimatorBase
 
 #: Mark of a part that only the user's code can build.
 CUSTOM = "custom"
 
+#: The arrays of each scaler.
+SCALES = {
+    "Scaler": ("x_mean", "x_std", "kept", "y_mean", "y_std"),
+    "TableScaler": ("mean", "std", "kept"),
+    "ImageScaler": ("mean", "std"),
+}
 
-def save(estimator: RegressorBase, path: str | os.PathLike[str]) -> None:
+
+def save(estimator: EstimatorBase, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to one file."""
     if not hasattr(estimator, "model_"):
         raise NotFittedError(f"this {type(estimator).__name__} is not fitted yet: call fit(X, y) before save.")
-    tensors, header = _pack(estimator)
+    tensors, header = _pack(cast(Any, estimator))
     write_model(path, tensors, header)
 
 
-def _pack(estimator: RegressorBase) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor], dict[str, Any]]:
     model, scaler = estimator.model_, estimator.scaler_
-    posterior = model.posterior
-    members, outputs, n = posterior.weights.shape
-    lower = torch.tril_indices(n, n)
-    tensors: dict[str, Tensor] = {
-        "posterior.features": posterior.features,
-        "posterior.noise": posterior.noise,
-        # Only the triangle that holds anything.
-        "posterior.factor": posterior.factor[..., lower[0], lower[1]],
-        "posterior.weights": posterior.weights,
-        **{f"network.{name}": value for name, value in model.embed.state_dict().items()},
-    }
-    for name in ("x_mean", "x_std", "kept", "y_mean", "y_std"):
+    tensors: dict[str, Tensor] = {f"network.{name}": value for name, value in model.embed.state_dict().items()}
+    for name in SCALES[type(scaler).__name__]:
         tensors[f"scaler.{name}"] = torch.as_tensor(getattr(scaler, name))
     for column in estimator.history_.columns:
         tensors[f"history.{column}"] = torch.tensor(estimator.history_[column].to_list(), dtype=torch.float64)
-    kernel = posterior.kernel
-    if isinstance(kernel, ScaledKernel):
-        tensors["kernel.scale"] = kernel.scale
-    elif isinstance(kernel, GPyTorchKernel):
-        tensors.update({f"kernel.{name}": value for name, value in kernel.state_dict().items()})
+    outcome = model.outcome
+    header: dict[str, Any] = {
+        "estimator": type(estimator).__name__,
+        "options": {name: _pack_option(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "n_features_in": int(estimator.n_features_in_),
+        "feature_names_in": _names(estimator),
+        "history_columns": [str(column) for column in estimator.history_.columns],
+        "network": _pack_network(model.embed),
+        "outcome": None if outcome is None else vars(outcome),
+    }
+    if isinstance(model, FittedModel):
+        _pack_posterior(model, tensors, header)
+    else:
+        header["shape"] = {"members": model.embed.count, "outputs": model.classes}
+    if isinstance(scaler, Scaler):
+        header["y_is_1d"] = scaler.y_is_1d
+    else:
+        pack_classifier(cast(Any, estimator), header)
+    # What a network's factory gets: kept columns, or the channels of images, of which the scaler has a mean each.
+    header["shape"]["columns"] = len(scaler.mean) if isinstance(scaler, ImageScaler) else int(scaler.kept.sum())
     # Copies: safetensors refuses tensors that share memory, as expanded ones do. A plain clone of an expanded tensor
     # with one entry keeps its stride of 0, and its bytes could not be read.
     tensors = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
     }
-    outcome = model.outcome
-    header: dict[str, Any] = {
-        "estimator": type(estimator).__name__,
-        "options": {name: _pack_option(name, value) for name, value in estimator.get_params(deep=False).items()},
-        "shape": {"members": members, "outputs": outputs, "n": n, "columns": int(scaler.kept.sum())},
-        "y_is_1d": scaler.y_is_1d,
-        "n_features_in": int(estimator.n_features_in_),
-        "feature_names_in": _names(estimator),
-        "history_columns": [str(column) for column in estimator.history_.columns],
-        "network": _pack_network(model.embed),
-        "kernel": "scaled" if isinstance(kernel, ScaledKernel) else "gpytorch",
-        "outcome": None if outcome is None else vars(outcome),
-    }
     return tensors, header
 
 
-def _names(estimator: RegressorBase) -> list[str] | None:
+def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    posterior = model.posterior
+    members, outputs, n = posterior.weights.shape
+    lower = torch.tril_indices(n, n)
+    tensors |= {
+        "posterior.features": posterior.features,
+        "posterior.noise": posterior.noise,
+        # Only the triangle that holds anything.
+        "posterior.factor": posterior.factor[..., lower[0], lower[1]],
+        "posterior.weights": posterior.weights,
+    }
+    kernel = posterior.kernel
+    if isinstance(kernel, ScaledKernel):
+        tensors["kernel.scale"] = kernel.scale
+    elif isinstance(kernel, GPyTorchKernel):
+        tensors |= {f"kernel.{name}": value for name, value in kernel.state_dict().items()}
+    header["shape"] = {"members": members, "outputs": outputs, "n": n}
+    header["kernel"] = "scaled" if isinstance(kernel, ScaledKernel) else "gpytorch"
+
+
+def _names(estimator: RegressorBase | ClassifierBase) -> list[str] | None:
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
@@ -96,9 +122,33 @@ def _pack_option(name: str, value: Any) -> Any:
 
 
 def _pack_network(embed: nn.Module) -> dict[str, Any]:
-    if not isinstance(embed, Members):
-        return {"kind": "identity"}
-    template = embed.template
-    if type(template) is MLP:
-        return {"kind": "mlp", "in_features": template.in_features, "widths": list(template.widths)}
+    return _describe(embed.template) if isinstance(embed, Members) else {"kind": "identity"}
+
+
+def _describe(module: nn.Module) -> dict[str, Any]:
+    """What it takes to build a network of this architecture again."""
+    if type(module) is MLP:
+        return {"kind": "mlp", "in_features": module.in_features, "widths": list(module.widths)}
+    if type(module) is WideResNet:
+        return {
+            "kind": "wide_resnet",
+            "depth": module.depth,
+            "widen_factor": module.widen_factor,
+            "in_channels": module.in_channels,
+        }
+    if isinstance(module, ImageFeatures):
+        return {
+            "kind": "images",
+            "image_shape": list(module.image_shape),
+            "dtype": str(module.dtype).removeprefix("torch."),
+            "network": _describe(module.network),
+        }
+    if isinstance(module, WithHead):
+        head = cast(nn.Linear, module.head)
+        return {
+            "kind": "with_head",
+            "features": head.in_features,
+            "classes": head.out_features,
+            "network": _describe(module.network),
+        }
     return {"kind": CUSTOM}

@@ -48,14 +48,7 @@ class Scaler:
             y: Targets, ``(n,)`` or ``(n, outputs)``.
             names: Column names for the warning, if there are any.
         """
-        x_mean, x_std, varies = _moments(X)
-        if not bool(varies.any()):
-            raise DataError("every column of X is constant: nothing can be learned from it; give columns that vary.")
-        if not bool(varies.all()):
-            which = [str(names[i]) if names is not None else str(i) for i in np.flatnonzero(~varies)]
-            listed = ", ".join(which[:5]) + (" ..." if len(which) > 5 else "")
-            plural = "s" if len(which) > 1 else ""
-            warnings.warn(f"Constant column{plural} ignored: {listed}.", DataWarning, stacklevel=4)
+        x_mean, x_std, varies = column_scales(X, names)
         targets = y.reshape(len(y), -1)
         y_mean, y_std, y_varies = _moments(targets)
         if not bool(y_varies.all()):
@@ -89,6 +82,24 @@ class Scaler:
 
     def _shape(self, values: FloatArray) -> FloatArray:
         return values[..., 0] if self.y_is_1d else values
+
+
+def column_scales(X: FloatArray, names: Any = None) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+    """Mean, standard deviation and whether it varies, of each column; warns of those that do not.
+
+    Args:
+        X: Rows, ``(n, d)``.
+        names: Column names for the warning, if there are any.
+    """
+    mean, std, varies = _moments(X)
+    if not bool(varies.any()):
+        raise DataError("every column of X is constant: nothing can be learned from it; give columns that vary.")
+    if not bool(varies.all()):
+        which = [str(names[i]) if names is not None else str(i) for i in np.flatnonzero(~varies)]
+        listed = ", ".join(which[:5]) + (" ..." if len(which) > 5 else "")
+        plural = "s" if len(which) > 1 else ""
+        warnings.warn(f"Constant column{plural} ignored: {listed}.", DataWarning, stacklevel=5)
+    return mean, std, varies
 
 
 def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:

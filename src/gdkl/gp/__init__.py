@@ -3,22 +3,40 @@
 from gdkl.gp.conditioning import Marginals, condition, evidence_terms
 from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
 from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
+from gdkl.gp.labels import (
+    ALPHA_EPSILON,
+    ClassLikelihood,
+    LabelTargets,
+    add_diagonal,
+    base_samples,
+    class_log_probs,
+    condition_on_labels,
+    label_targets,
+)
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
 from gdkl.gp.split_posterior import rbf_split_posterior
 
 __all__ = [
+    "ALPHA_EPSILON",
     "NOISE_FLOOR",
     "NOISE_START",
+    "ClassLikelihood",
     "ExactPosterior",
     "GPyTorchKernel",
     "KernelFunction",
+    "LabelTargets",
     "Marginals",
     "Noise",
     "ScaledKernel",
     "Split",
+    "add_diagonal",
+    "base_samples",
+    "class_log_probs",
     "condition",
+    "condition_on_labels",
     "evidence_terms",
+    "label_targets",
     "leading_rbf",
     "rbf_kernel",
     "rbf_split_posterior",

@@ -1,7 +1,26 @@
 """The guide: an honest Gaussian process that the student is trained to agree with, once labels are seen."""
 
+from gdkl.guide.classes import STUDENT_MULTIPLE, ClassGuide, fit_class_guide
 from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.guide import Guide, fit_guide
+from gdkl.guide.images import image_kernel_function, takes_images
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
+from gdkl.guide.search import Trial, image_guides, search_guides, table_guides
 
-__all__ = ["EvidenceFit", "Guide", "GuideKernel", "as_kernel_function", "fit_by_evidence", "fit_guide"]
+__all__ = [
+    "STUDENT_MULTIPLE",
+    "ClassGuide",
+    "EvidenceFit",
+    "Guide",
+    "GuideKernel",
+    "Trial",
+    "as_kernel_function",
+    "fit_by_evidence",
+    "fit_class_guide",
+    "fit_guide",
+    "image_guides",
+    "image_kernel_function",
+    "search_guides",
+    "table_guides",
+    "takes_images",
+]

@@ -1,21 +1,32 @@
 """Each system of the paper as a short composition of the rooms below."""
 
+from gdkl.methods.class_data import ClassData
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions
 from gdkl.methods.dkl import fit_dkl
+from gdkl.methods.dkl_classes import fit_dkl_classes
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl import SplitObjective, fit_gdkl
+from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
+from gdkl.methods.nn_classes import FittedNetwork, fit_nn_classes
 from gdkl.methods.nngp import fit_nngp
+from gdkl.methods.nngp_classes import fit_nngp_classes
 
 __all__ = [
+    "ClassData",
     "DeepKernel",
     "DeepKernelOptions",
     "FittedModel",
+    "FittedNetwork",
     "SplitObjective",
     "TrainingData",
     "fit_dkl",
+    "fit_dkl_classes",
     "fit_gdkl",
+    "fit_gdkl_classes",
     "fit_gp",
+    "fit_nn_classes",
     "fit_nngp",
+    "fit_nngp_classes",
 ]

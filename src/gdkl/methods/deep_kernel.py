@@ -35,12 +35,12 @@ from gdkl.numerics import (
     tensor_bytes,
 )
 from gdkl.objectives import ObjectiveValue
-from gdkl.training import Callback, History, Schedule, generator_state, seeded, train_full_batch
+from gdkl.training import Callback, Checkpoint, History, Schedule, generator_state, seeded, train_full_batch
 
 _MATRIX_NAME = "the deep kernel's matrix"
 
 #: Rows that `history_` has at most, whatever the number of steps.
-_HISTORY_ROWS = 500
+HISTORY_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,10 @@ class DeepKernelOptions:
         base_kernel: Kernel over the features; None for a scaled RBF with one lengthscale.
         noise_start: Initial noise variance, one for all or one a member and output.
         weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
+        momentum: Of stochastic gradient descent, which then takes Adam's place.
         seed: Of the initial weights, dropout and the splits.
         callbacks: Called after each step.
+        checkpoint: Where a run that may be killed keeps its state.
     """
 
     schedule: Schedule
@@ -62,8 +64,10 @@ class DeepKernelOptions:
     base_kernel: Kernel | None = None
     noise_start: float | Tensor = NOISE_START
     weight_decay: float = 0.0
+    momentum: float | None = None
     seed: int = 0
     callbacks: Sequence[Callback] = field(default=())
+    checkpoint: Checkpoint | None = None
 
 
 class HeldOut(NamedTuple):
@@ -113,11 +117,12 @@ class DeepKernel(nn.Module):
 
 
 def build_deep_kernel(data: TrainingData, options: DeepKernelOptions) -> DeepKernel:
-    """Make the members' networks, kernels and noises, in the precision and on the device of the data."""
+    """Make the members' networks in the precision of the rows, kernels and noises in that of the targets."""
     networks = [options.feature_net(data.rows.shape[-1]).to(data.rows) for _ in range(data.members)]
     shape = (data.members, data.outputs)
     kernel = rbf_kernel(shape) if options.base_kernel is None else batch_kernel(options.base_kernel, shape)
-    model = DeepKernel(Members(networks), GPyTorchKernel(kernel), Noise(shape, options.noise_start)).to(data.rows)
+    algebra = GPyTorchKernel(kernel).to(data.targets), Noise(shape, options.noise_start).to(data.targets)
+    model = DeepKernel(Members(networks).to(data.rows), *algebra)
     check_features(model.network, data.rows)
     check_kernel(model.kernel, model.network(data.rows[:, :2]))
     return model
@@ -180,6 +185,8 @@ def train_deep_kernel(
     make_loss: Callable[[DeepKernel], Callable[[int], ObjectiveValue]],
     *,
     train_bytes: int,
+    start: Callable[[DeepKernel], None] | None = None,
+    finish: Callable[[DeepKernel, Tensor], ExactPosterior] | None = None,
 ) -> FittedModel:
     """Build a deep kernel, train it on an objective, and condition it on all rows.
 
@@ -188,6 +195,9 @@ def train_deep_kernel(
         options: How to build and train.
         make_loss: From the deep kernel to its objective at each step.
         train_bytes: Peak memory of a step, checked before the start.
+        start: Changes the deep kernel before training, where its first values matter.
+        finish: From the trained deep kernel and its features of all rows to the posterior; None for targets whose
+            noise is the learned one alone.
     """
     require_memory(
         train_bytes,
@@ -202,15 +212,17 @@ def train_deep_kernel(
             alone.enter_context(keep_freed_memory())
         with seeded(options.seed, device):
             model = build_deep_kernel(data, options)
-            stochastic = _draws_random_numbers(model.network, data.rows)
-        if stochastic:
+            if start is not None:
+                start(model)
+            stochastic = draws_random_numbers(model.network, data.rows)
+        if stochastic or options.checkpoint is not None:
             # Dropout draws from the global generator at every step, so the fit needs it for itself to be repeatable.
             alone.enter_context(seeded(options.seed, device))
         groups = [
             {"params": list(model.network.parameters()), "weight_decay": options.weight_decay},
             {"params": [*model.kernel.parameters(), *model.noise.parameters()]},
         ]
-        history = History(every=max(1, -(-options.schedule.n_iter // _HISTORY_ROWS)))
+        history = History(every=max(1, -(-options.schedule.n_iter // HISTORY_ROWS)))
         outcome = train_full_batch(
             model,
             [group for group in groups if group["params"]],
@@ -218,18 +230,23 @@ def train_deep_kernel(
             options.schedule,
             [history, *options.callbacks],
             extra_values=lambda: {"noise": model.noise()},
+            momentum=options.momentum,
+            checkpoint=options.checkpoint,
         )
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     check_features(model.network, data.rows)
     with torch.no_grad():
         features = model.network(data.rows)
-        posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=_MATRIX_NAME)
+        if finish is not None:
+            posterior = finish(model, features)
+        else:
+            posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=_MATRIX_NAME)
     return FittedModel(model.network, posterior, history.rows, outcome)
 
 
 @torch.no_grad()
-def _draws_random_numbers(network: nn.Module, rows: Tensor) -> bool:
+def draws_random_numbers(network: nn.Module, rows: Tensor) -> bool:
     """Whether the network is random in training, as with dropout; tried on a copy, which batch norm would change."""
     before = generator_state(rows.device)
     deepcopy(network).train()(rows)

@@ -21,12 +21,14 @@ class FittedModel:
         posterior: Posterior over features, conditioned on all training rows.
         history: One row a logged step.
         outcome: How training ended; None where there was no training loop.
+        most_rows: Rows that the network may see at a time, where its own memory counts; None for no limit.
     """
 
     embed: nn.Module
     posterior: ExactPosterior
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     outcome: TrainingOutcome | None = None
+    most_rows: int | None = None
 
     @property
     def noise(self) -> Tensor:
@@ -44,6 +46,8 @@ class FittedModel:
         rows = rows.expand(members, -1, -1)
         # K(new, train) and its whitened copy, with as much again for temporaries.
         chunk_size = rows_per_chunk(members * outputs * tensor_bytes(4, n, dtype=posterior.factor.dtype))
+        if self.most_rows is not None:
+            chunk_size = min(chunk_size, self.most_rows)
 
         def some(part: Tensor) -> tuple[Tensor, ...]:
             return tuple(posterior.marginals(self.embed(part.transpose(0, 1))))

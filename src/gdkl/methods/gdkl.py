@@ -11,7 +11,7 @@ from enum import StrEnum
 import torch
 
 from gdkl.gp import Marginals, Split
-from gdkl.guide import Guide
+from gdkl.guide import ClassGuide, Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
@@ -60,9 +60,12 @@ def fit_gdkl(
 
         def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
             sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
-            ahead = guided_splits(guide, sampler, spare)
+            ahead: Iterator[tuple[Split, Marginals]] | None = None
 
             def loss(step: int) -> ObjectiveValue:
+                nonlocal ahead
+                # Made at the first step that is asked for, which in a resumed run is a later one.
+                ahead = ahead or guided_splits(guide, sampler, spare, start=step)
                 split, p = next(ahead)
                 q, y, noise = model.split_marginals(data, split)
                 if objective is SplitObjective.GUIDED:
@@ -90,7 +93,7 @@ def _spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]
 
 
 def guided_splits(
-    guide: Guide, sampler: SplitSampler, spare: Executor | None = None
+    guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None = None, start: int = 0
 ) -> Iterator[tuple[Split, Marginals]]:
     """Endless splits with the guide's marginals on each, computed for many splits ahead of the loop.
 
@@ -98,12 +101,16 @@ def guided_splits(
         guide: What answers for each split.
         sampler: Where the splits come from; drawn in the caller's thread, so that a seed means the same splits always.
         spare: Where the guide's answers are computed meanwhile; None for the caller's thread, a batch at a time.
+        start: Splits to leave out at the beginning: those of steps that a resumed run has taken.
     """
     per_split = guide.bytes_per_split() * max(1, sampler.members // guide.gram.shape[0])
     on_cpu = guide.gram.device.type == "cpu"
     count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _CACHE_BYTES if on_cpu else DEFAULT_BUDGET))
     batches = 1 if spare is None else -(-_SPLITS_AHEAD // count)
     pending: deque[tuple[Split, Future[Marginals] | Marginals]] = deque()
+    while start >= count:
+        sampler.draw(count)
+        start -= count
     while True:
         while len(pending) < batches:
             splits = sampler.draw(count)
@@ -111,8 +118,9 @@ def guided_splits(
             pending.append((splits, answer))
         splits, answer = pending.popleft()
         p = answer.result() if isinstance(answer, Future) else answer
-        for index in range(count):
+        for index in range(start, count):
             yield (
                 Split(splits.observed[index], splits.held_out[index]),
                 Marginals(p.mean[index], p.variance[index]),
             )
+        start = 0

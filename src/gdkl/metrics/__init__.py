@@ -1,5 +1,37 @@
 """Scores of predictions: how good, and how honest about it."""
 
+from gdkl.metrics.classification import (
+    CalibrationBins,
+    OodScore,
+    accuracy,
+    brier,
+    calibration_bins,
+    class_summary,
+    ece,
+    entropy,
+    mce,
+    nll,
+    ood_auroc,
+)
 from gdkl.metrics.regression import coverage, crps, interval_width, log_likelihood, mae, rmse, summary
 
-__all__ = ["coverage", "crps", "interval_width", "log_likelihood", "mae", "rmse", "summary"]
+__all__ = [
+    "CalibrationBins",
+    "OodScore",
+    "accuracy",
+    "brier",
+    "calibration_bins",
+    "class_summary",
+    "coverage",
+    "crps",
+    "ece",
+    "entropy",
+    "interval_width",
+    "log_likelihood",
+    "mae",
+    "mce",
+    "nll",
+    "ood_auroc",
+    "rmse",
+    "summary",
+]

@@ -1,6 +1,8 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
+from gdkl.nets.images import ImageFeatures
 from gdkl.nets.members import Members
 from gdkl.nets.mlp import MLP, PAPER_WIDTHS
+from gdkl.nets.wide_resnet import WideBlock, WideResNet
 
-__all__ = ["MLP", "PAPER_WIDTHS", "Members"]
+__all__ = ["MLP", "PAPER_WIDTHS", "ImageFeatures", "Members", "WideBlock", "WideResNet"]

@@ -1,5 +1,6 @@
 """Objectives: pure functions from two marginals and the targets to a scalar and its named terms."""
 
+from gdkl.objectives.classes import cross_entropy, guided_classes, sampled_log_likelihood
 from gdkl.objectives.gaussian import (
     ObjectiveValue,
     distillation,
@@ -13,11 +14,14 @@ from gdkl.objectives.gaussian import (
 
 __all__ = [
     "ObjectiveValue",
+    "cross_entropy",
     "distillation",
     "expected_negative_log_likelihood",
     "gaussian_kl",
     "guided",
+    "guided_classes",
     "marginal_likelihood",
     "negative_log_predictive",
     "predictive",
+    "sampled_log_likelihood",
 ]

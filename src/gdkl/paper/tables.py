@@ -43,14 +43,68 @@ def uci_table(results: Sequence[Mapping[str, Any]], part: str = "test") -> Table
     return table
 
 
+def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """One row a number of images, method and guide: ours over the seeds, and the paper's.
+
+    Args:
+        results: Contents of result files, one a seed.
+    """
+    groups: dict[tuple[str, int, str, str], list[Mapping[str, Any]]] = {}
+    for result in results:
+        guide = result["protocol"].get("guide", "–")
+        groups.setdefault((str(result["draw"]), result["n"], result["method"], guide), []).append(result)
+    table = Table(title="CIFAR-10, few labels, 10000 test images: mean ± standard deviation over the seeds")
+    columns = (
+        "draw",
+        "n",
+        "method",
+        "guide",
+        "seeds",
+        "LL",
+        "paper",
+        "accuracy",
+        "paper",
+        "ECE",
+        "s a fit",
+        "ms a step",
+    )
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("draw", "method", "guide") else "right")
+    last = None
+    for (draw, n, method, guide), members in groups.items():
+        if last is not None and (draw, n) != last:
+            table.add_section()
+        last = (draw, n)
+        together = {"splits": [split for member in members for split in member["splits"]]}
+        accuracy = score(together, "test", "accuracy")
+        # The paper's figures are of its own subset, over its seeds.
+        paper = {short: published("fewshot", method, f"cifar10.n{n}.{short}") for short in ("ll", "acc")}
+        steps = [member["seconds_per_step"] for member in members if member["seconds_per_step"]]
+        table.add_row(
+            draw,
+            str(n),
+            method,
+            guide,
+            str(len(together["splits"])),
+            _cell(score(together, "test", "log_likelihood"), 3),
+            _cell(paper["ll"]),
+            _cell(Published(100 * accuracy.mean, 100 * accuracy.std)),
+            _cell(paper["acc"]),
+            _cell(score(together, "test", "ece"), 3),
+            f"{np.mean([member['fit_seconds'] for member in members]):.0f}",
+            f"{1000 * float(np.mean(steps)):.1f}" if steps else "–",
+        )
+    return table
+
+
 def _paper(result: Mapping[str, Any], part: str, short: str) -> Published | None:
     cell = f"{result['dataset']}.{short}"
     found = published(f"uci_{part}", result["method"], cell)
     return found or (published("objectives", result["method"], cell) if part == "test" else None)
 
 
-def _cell(value: Published | None) -> str:
+def _cell(value: Published | None, digits: int = 2) -> str:
     if value is None:
         return "–"
-    digits = 0 if abs(value.mean) >= 100 else 2
+    digits = 0 if abs(value.mean) >= 100 else digits
     return f"{value.mean:.{digits}f} ± {value.std:.{digits}f}"

@@ -5,6 +5,7 @@ state, so all of them work without a display: ``ax.figure.savefig("picture.png")
 """
 
 from gdkl.plots.bands import predictive_band
+from gdkl.plots.class_reliability import confidence_histogram, reliability_diagram, reliability_figure
 from gdkl.plots.comparison import bands_figure
 from gdkl.plots.reliability import calibration, coverage_curve
 from gdkl.plots.style import METHOD_COLORS, color_cycle, new_figure
@@ -21,12 +22,15 @@ __all__ = [
     "bands_figure",
     "calibration",
     "color_cycle",
+    "confidence_histogram",
     "coverage_curve",
     "history",
     "in_region",
     "label_informed",
     "new_figure",
     "predictive_band",
+    "reliability_diagram",
+    "reliability_figure",
     "toy_example",
     "toy_figure",
 ]

@@ -27,7 +27,7 @@ GREY: Final = "#6B7680"
 PALE: Final = "#E9ECEF"
 
 #: A method has the same colour in every picture.
-METHOD_COLORS: Final = {"GDKL": BLUE, "DKL": VERMILION, "NNGP": GREEN, "GP": PURPLE}
+METHOD_COLORS: Final = {"GDKL": BLUE, "DKL": VERMILION, "NNGP": GREEN, "GP": PURPLE, "NN": ORANGE}
 
 _FURTHER: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gdkl.numerics import NumericsError, NumericsWarning, OptionError
 from gdkl.objectives import ObjectiveValue
 from gdkl.training.callbacks import Callback, StepReport
+from gdkl.training.checkpoint import Checkpoint
 from gdkl.training.interrupts import InterruptGuard
 
 #: Steps between copies of the parameters that a numerical failure falls back to.
@@ -96,18 +97,22 @@ def train_full_batch(
     callbacks: Sequence[Callback] = (),
     *,
     extra_values: Callable[[], dict[str, Tensor]] | None = None,
+    momentum: float | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> TrainingOutcome:
-    """Minimise an objective by Adam.
+    """Minimise an objective by Adam, or by gradient descent with momentum.
 
     The objective has one value a member; their sum is differentiated, so members never feel each other.
 
     Args:
         module: Owner of everything that a fall-back must restore.
         parameters: Parameters, or groups of them with options, as torch optimisers take them.
-        loss: Objective at a step, counted from 0.
+        loss: Objective at a step, counted from 0; asked for each step in turn, the first may be a later one.
         schedule: Steps and learning rates.
         callbacks: Called after each step.
         extra_values: Further quantities for the callbacks, such as the noise.
+        momentum: Of gradient descent; None for Adam.
+        checkpoint: Where the state is kept, and gone on from; None for a run that need not survive.
 
     Returns:
         How training ended. ``module`` holds the last state, or the last good one after a failure.
@@ -115,12 +120,17 @@ def train_full_batch(
     Raises:
         NumericsError: If the objective is not finite before anything was learned.
     """
-    optimiser = torch.optim.Adam(parameters, lr=schedule.learning_rate, fused=True)
+    if momentum is None:
+        optimiser: torch.optim.Optimizer = torch.optim.Adam(parameters, lr=schedule.learning_rate, fused=True)
+    else:
+        optimiser = torch.optim.SGD(parameters, lr=schedule.learning_rate, momentum=momentum)
+    device = next(iter(module.parameters())).device
+    first = 0 if checkpoint is None else checkpoint.restore(module, optimiser, device)
     snapshot = _copy_state(module)
     for callback in callbacks:
         callback.on_start(schedule.n_iter)
     module.train()
-    step, stop = 0, False
+    step, stop = first, False
     try:
         with InterruptGuard() as guard:
             while step < schedule.n_iter and not stop and not guard.requested:
@@ -130,7 +140,7 @@ def train_full_batch(
                     objective = loss(step)
                     _require_finite(objective, step)
                 except NumericsError as error:
-                    if step == 0:
+                    if step == first:
                         raise
                     module.load_state_dict(snapshot)
                     warnings.warn(
@@ -146,6 +156,8 @@ def train_full_batch(
                 objective.value.sum().backward()
                 optimiser.step()
                 step += 1
+                if checkpoint is not None:
+                    checkpoint.save_if_due(step, module, optimiser, device)
                 stop = _report(callbacks, step, schedule, objective, extra_values)
             # Parameters alone: buffers may hold infinities on purpose, such as a constraint's upper bound.
             if not all(bool(torch.isfinite(value).all()) for value in module.parameters()):

@@ -1,0 +1,46 @@
+"""``gdkl reproduce classes``: small tables, classified by GDKL and what it is compared with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from gdkl.cli.failures import PIPE_WIDTH, say
+from gdkl.paper import check_writable, classes, classes_table, read_result, write_result
+
+
+def reproduce_classes(
+    names: Sequence[str],
+    methods: Sequence[str],
+    protocol: classes.Protocol,
+    parts: Sequence[float],
+    *,
+    output: Path,
+    device: torch.device,
+) -> None:
+    """Run every dataset, part and method whose result file is not there with the same settings; print one table."""
+    folder = output / "classification"
+    check_writable(folder)
+    results: list[dict[str, Any]] = []
+    for name in names:
+        for part in parts:
+            settings = replace(protocol, part=part)
+            for method in methods:
+                path = folder / f"{name}-{round(100 * part)}-{method}.json"
+                if path.exists() and (found := read_result(path)).get("protocol") == asdict(settings):
+                    say(f"{name} {part:.0%} {method}: kept from {path}")
+                    results.append(found)
+                    continue
+                say(f"{name} {part:.0%} {method}: {settings.seeds} splits on {device}")
+                result = classes.run(name, classes.Method(method), settings, device=device)
+                write_result(path, result)
+                results.append(result)
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(classes_table(results))
+    console.print(f"Result files: {folder}")

@@ -1,0 +1,271 @@
+"""The scikit-learn face that all classifiers share: scaled inputs on the way in, the labels given on the way out."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from sklearn.base import ClassifierMixin
+from torch import Tensor
+
+from gdkl.estimators.class_inputs import (
+    ImageScaler,
+    TableScaler,
+    check_labels,
+    is_image_batch,
+    read_images,
+    read_table,
+)
+from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
+from gdkl.estimators.validation import check_number, check_row_count, refuse_fit_options
+from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
+from gdkl.methods import ClassData, FittedModel, FittedNetwork
+from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
+from gdkl.predictive import ClassPredictive, FloatArray
+from gdkl.training import Callback
+
+#: Latents sampled for a prediction.
+PREDICTION_SAMPLES = 1024
+#: Images that a network sees at a time in prediction.
+_IMAGES_AT_A_TIME = 512
+#: Part of each class's rows that a temperature is fitted on.
+_HELD_OUT = 0.2
+_LARGEST_LOG_TEMPERATURE = 4.0
+
+AnyModel = FittedModel | FittedNetwork
+
+
+class ClassifierBase(ClassifierMixin, EstimatorBase):
+    """Fit, predict, score, save. Subclasses say how a model is trained, in `_fit_model`.
+
+    Attributes after ``fit``:
+        classes_: The labels, sorted.
+        history_: DataFrame, one row a logged step.
+        n_iter_: Steps done.
+        temperature_: What log probabilities are divided by; 1 without ``calibrate``.
+        image_shape_: Channels, height and width; None for tables.
+        n_features_in_, feature_names_in_: As everywhere in scikit-learn; for images channels · height · width.
+    """
+
+    calibrate: str | None
+
+    model_: AnyModel
+    scaler_: TableScaler | ImageScaler
+    classes_: NDArray[Any]
+    temperature_: float
+    sampling_seed_: int
+    image_shape_: tuple[int, ...] | None
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+    @abstractmethod
+    def _check_options(self) -> None:
+        """Refuse option values that are not allowed, before anything is computed."""
+
+    @abstractmethod
+    def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> AnyModel:
+        """Train on scaled data of one member."""
+
+    @property
+    def _likelihood(self) -> ClassLikelihood:
+        """How labels become targets; a network with a softmax head has no choice."""
+        return ClassLikelihood(getattr(self, "likelihood", "dirichlet"))
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+        """Fit to a table or to images.
+
+        Args:
+            X: Rows ``(n, d)``: array, DataFrame, tensor or nested list of finite numbers; or images as an array or
+                tensor ``(n, channels, height, width)``. Integer images are divided by 255.
+            y: Labels ``(n,)``: numbers, strings or booleans, of two classes or more.
+            **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
+
+        Returns:
+            The estimator itself.
+        """
+        refuse_fit_options(unsupported)
+        check_number("verbose", self.verbose, low=0, strict=False, integer=True, boolean=True)
+        self._check_options()
+        _check_calibration(self.calibrate)
+        device = resolve_device(self.device)
+        scaler, rows = self._read_training_rows(X)
+        classes, labels = check_labels(self, y, len(rows))
+        self.classes_ = classes
+        seed, callbacks = draw_seed(self.random_state), self._callbacks()
+        # Training needs gradients, whatever the caller has switched off around it.
+        with torch.inference_mode(False), torch.enable_grad():
+            network, algebra = self._precisions()
+            data = ClassData.make(
+                torch.as_tensor(rows, dtype=network, device=device).unsqueeze(0),
+                torch.as_tensor(labels, device=device).unsqueeze(0),
+                len(classes),
+                self._likelihood,
+                algebra,
+            )
+            temperature, model = self._fit_calibrated(data, seed, callbacks)
+        self._adopt(model, scaler, seed, temperature)
+        self._tell_of_interrupt(model.outcome)
+        return self
+
+    def _fit_calibrated(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> tuple[float, AnyModel]:
+        """A temperature, where one is wanted, and a model."""
+        try:
+            temperature, model = 1.0, None
+            if self.calibrate == "temperature":
+                temperature, model = self._fit_temperature(data, seed, callbacks)
+            return temperature, model or self._fit_model(data, seed, callbacks)
+        except DataError as error:
+            if self.image_shape_ is not None or not str(error).startswith("feature_net failed"):
+                raise
+            hint = "If these are flat images, pass them in 4 dimensions, as (n, channels, height, width)."
+            raise DataError(f"{str(error).rstrip('.')}. {hint}") from error
+
+    def _read_training_rows(self, X: Any) -> tuple[TableScaler | ImageScaler, NDArray[Any]]:
+        """Check the inputs of ``fit``, remember their shape and scale them."""
+        if is_image_batch(X):
+            images, integers = read_images(self, X, reset=True)
+            check_row_count(len(images))
+            scaler = ImageScaler.fit(images, integers)
+            return scaler, scaler.rows(images)
+        table = read_table(self, X, reset=True)
+        check_row_count(len(table))
+        self.image_shape_ = None
+        scaler = TableScaler.fit(table, getattr(self, "feature_names_in_", None))
+        return scaler, scaler.rows(table)
+
+    def _precisions(self) -> tuple[torch.dtype, torch.dtype]:
+        """Of the network and of the algebra. Networks over images are float32, whose features lose nothing by it."""
+        algebra = resolve_dtype(self.dtype)
+        return (torch.float32 if self.image_shape_ is not None and self.dtype == "auto" else algebra), algebra
+
+    def _fit_temperature(
+        self, data: ClassData, seed: int, callbacks: Sequence[Callback]
+    ) -> tuple[float, AnyModel | None]:
+        """The temperature that suits labels a first model has not seen.
+
+        Returns:
+            The temperature, and that first model if the user interrupted its training: then there is no second.
+        """
+        kept, held_out = _hold_out(to_numpy(data.labels[0]).astype(np.int64), seed)
+        check_row_count(len(kept))
+        model = self._fit_model(_rows_of(data, kept), seed, callbacks)
+        log_probs = self._log_probs(model, data.rows[:, held_out], seed).mean(dim=0)
+        labels = data.labels[:, held_out].to(log_probs.device)
+
+        def held_out_loss(log_temperature: float) -> float:
+            scaled = torch.log_softmax(log_probs * math.exp(-log_temperature), dim=0)
+            return -float(scaled.gather(0, labels).mean())
+
+        bounds = (-_LARGEST_LOG_TEMPERATURE, _LARGEST_LOG_TEMPERATURE)
+        found: Any = minimize_scalar(held_out_loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+        interrupted = model.outcome is not None and model.outcome.interrupted
+        return math.exp(float(found.x)), model if interrupted else None
+
+    def _adopt(
+        self, model: AnyModel, scaler: TableScaler | ImageScaler, sampling_seed: int, temperature: float
+    ) -> None:
+        """Take over a trained model; `gdkl.load` comes this way too."""
+        if self.image_shape_ is not None:
+            model.most_rows = _IMAGES_AT_A_TIME
+        self.model_ = model
+        self.scaler_ = scaler
+        self.sampling_seed_ = sampling_seed
+        self.temperature_ = temperature
+        self.history_ = pd.DataFrame(model.history)
+        self.n_iter_ = model.outcome.steps if model.outcome is not None else len(model.history)
+
+    def _log_probs(self, model: AnyModel, rows: Tensor, seed: int) -> Tensor:
+        """Log probabilities of an ensemble's mixture, ``(1, classes, m)``."""
+        return _mixture(self._member_log_probs(model, rows, seed)[0])
+
+    def _member_log_probs(self, model: AnyModel, rows: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Each member's log probabilities, and means and variances of its latent functions."""
+        latents = model.marginals(rows)
+        base = base_samples(PREDICTION_SAMPLES, latents.mean.shape[1], seed)
+        log_probs = class_log_probs(latents, self._likelihood, model.noise.to(latents.mean), base)
+        return log_probs, latents.mean, latents.variance
+
+    def predict_distribution(self, X: Any) -> ClassPredictive:
+        """The whole predictive distribution at new rows or images: probabilities and the latent functions."""
+        rows = self._scaled_rows(X)
+        log_probs, mean, variance = self._member_log_probs(self.model_, rows, self.sampling_seed_)
+        # Law of total variance over the members.
+        total = variance.mean(dim=0) + mean.var(dim=0, correction=0)
+        return ClassPredictive(
+            to_numpy(_mixture(log_probs)[0]).T / self.temperature_,
+            self.classes_,
+            to_numpy(mean.mean(dim=0)).T,
+            to_numpy(total).T,
+        )
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probability of each class, ``(m, classes)``, columns in the order of ``classes_``."""
+        return self.predict_distribution(X).probs
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Log probability of each class, ``(m, classes)``."""
+        return self.predict_distribution(X).log_probs
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable label of each row."""
+        return self.predict_distribution(X).mode
+
+    def _scaled_rows(self, X: Any) -> Tensor:
+        self._require_fitted()
+        scaler = self.scaler_
+        if is_image_batch(X):
+            images, integers = read_images(self, X, reset=False)
+            if not isinstance(scaler, ImageScaler):
+                raise DataError("X is 4-D, and the model was fitted to a table: pass rows in 2-D.")
+            scaler.check_kind(images, integers)
+            rows: NDArray[Any] = scaler.rows(images)
+        else:
+            rows = scaler.rows(read_table(self, X, reset=False))  # pyright: ignore[reportArgumentType]
+        return torch.as_tensor(rows, dtype=self._precisions()[0], device=self._model_device()).unsqueeze(0)
+
+    def _model_device(self) -> torch.device:
+        model = self.model_
+        if isinstance(model, FittedModel):
+            return model.posterior.factor.device
+        return next(model.embed.parameters()).device
+
+
+def _mixture(log_probs: Tensor) -> Tensor:
+    """Log of the mean of the members' probabilities, kept as a batch of one."""
+    return torch.logsumexp(log_probs, dim=0, keepdim=True) - math.log(len(log_probs))
+
+
+def _hold_out(labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows kept and rows held out: a fifth of each class, at least one; a class with a single row keeps it."""
+    generator = np.random.default_rng(seed)
+    held_out: list[int] = []
+    for label in np.unique(labels):
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        if len(rows) > 1:
+            held_out.extend(rows[: max(1, round(_HELD_OUT * len(rows)))].tolist())
+    if not held_out:
+        raise DataError("calibrate='temperature' needs a class with at least two rows, to hold one of them out.")
+    return np.setdiff1d(np.arange(len(labels)), held_out), np.sort(np.asarray(held_out))
+
+
+def _rows_of(data: ClassData, rows: NDArray[np.int64]) -> ClassData:
+    index = torch.as_tensor(rows, device=data.rows.device)
+    return ClassData(
+        data.rows[:, index],
+        data.targets[..., index],
+        data.label_noise[..., index],
+        data.labels[:, index],
+        data.likelihood,
+    )
+
+
+def _check_calibration(calibrate: Any) -> None:
+    if calibrate not in (None, "temperature"):
+        raise OptionError(f"calibrate={calibrate!r} is not known: use None or 'temperature'.")

@@ -1,0 +1,436 @@
+"""The four classifiers: GDKL, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+from gpytorch.kernels import Kernel
+
+from gdkl.estimators.classifier_base import ClassifierBase
+from gdkl.estimators.parts import FeatureNet, guide_kernel, image_network_builder, network_builder
+from gdkl.estimators.student import StudentOptions
+from gdkl.estimators.validation import check_number
+from gdkl.gp import ClassLikelihood, KernelFunction
+from gdkl.guide import (
+    ClassGuide,
+    GuideKernel,
+    as_kernel_function,
+    fit_class_guide,
+    image_guides,
+    image_kernel_function,
+    search_guides,
+    table_guides,
+)
+from gdkl.methods import (
+    ClassData,
+    DeepKernelOptions,
+    FittedModel,
+    FittedNetwork,
+    fit_dkl_classes,
+    fit_gdkl_classes,
+    fit_nn_classes,
+    fit_nngp_classes,
+)
+from gdkl.numerics import OptionError
+from gdkl.training import Callback, StepReport
+
+_OPTIMISERS = ("adam", "sgd")
+_AUTO = "auto"
+
+
+class StudentClassifier(StudentOptions, ClassifierBase):
+    """What GDKL, DKL and the plain network have in common: the student's options."""
+
+    optimizer: str
+    momentum: float
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if self.optimizer not in _OPTIMISERS:
+            raise OptionError(f"optimizer={self.optimizer!r} is not known: use one of {', '.join(_OPTIMISERS)}.")
+        check_number("momentum", self.momentum, low=0, strict=False)
+        if self.momentum >= 1:
+            raise OptionError(f"momentum={self.momentum!r} is not allowed: use a number below 1.")
+        _check_likelihood(getattr(self, "likelihood", "dirichlet"))
+
+    def _student_options(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> DeepKernelOptions:
+        if self.image_shape_ is None:
+            build = network_builder(self.feature_net)
+        else:
+            build = image_network_builder(self.feature_net, self.image_shape_, data.targets.dtype)
+        options = self._options(seed, callbacks, build)
+        return replace(options, momentum=self.momentum if self.optimizer == "sgd" else None)
+
+
+class GuidedClassifier(ClassifierBase):
+    """What GDKL and NNGP have in common: a guide, given or searched for.
+
+    Attributes after ``fit``:
+        guide_: The guide that was used.
+        guide_report_: DataFrame, one row a guide that was tried, the best first.
+    """
+
+    guide: Any
+    guide_: GuideKernel
+    guide_report_: pd.DataFrame
+
+    def _check_guide(self) -> None:
+        if isinstance(self.guide, str) and self.guide == _AUTO:
+            return
+        if isinstance(self.guide, str):
+            raise OptionError(f"guide={self.guide!r} is not known: the only word is 'auto'.")
+        guide_kernel(self.guide)
+
+    def _fit_guide(self, data: ClassData, seed: int, scale: float | None = None) -> ClassGuide:
+        dtype = data.targets.dtype
+        report: list[dict[str, Any]] = []
+        if isinstance(self.guide, str):
+            shape, device = self.image_shape_, data.rows.device
+            candidates = table_guides() if shape is None else image_guides(shape, device)
+            trials = search_guides(
+                candidates,
+                data.rows,
+                data.labels,
+                data.outputs,
+                image_shape=shape,
+                likelihood=data.likelihood,
+                seed=seed,
+                dtype=dtype,
+            )
+            self.guide_ = trials[0].network
+            report = [
+                {
+                    "guide": trial.name,
+                    "held_out_log_likelihood": trial.log_likelihood,
+                    "held_out_accuracy": trial.accuracy,
+                    "scale": trial.scale,
+                }
+                for trial in trials
+            ]
+        else:
+            self.guide_ = guide_kernel(self.guide)
+        guide = fit_class_guide(
+            self._kernel_function(self.guide_),
+            data.rows,
+            data.labels,
+            data.outputs,
+            likelihood=data.likelihood,
+            scale=scale,
+            seed=seed,
+            dtype=dtype,
+        )
+        if not report:
+            report = [
+                {
+                    "guide": repr(self.guide_),
+                    "held_out_log_likelihood": float(guide.held_out_log_likelihood.mean()),
+                    "held_out_accuracy": float(guide.held_out_accuracy.mean()),
+                    "scale": float(guide.own_scale.mean()),
+                }
+            ]
+        self.guide_report_ = pd.DataFrame(report).assign(chosen=[True] + [False] * (len(report) - 1))
+        return guide
+
+    def _kernel_function(self, guide: GuideKernel) -> KernelFunction:
+        if self.image_shape_ is None:
+            return as_kernel_function(guide)
+        return image_kernel_function(guide, self.image_shape_)
+
+
+class GDKLClassifier(StudentClassifier, GuidedClassifier):
+    """Guided deep kernel learning of classes: features of a network, one exact Gaussian process a class over them.
+
+    Args:
+        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide.
+        n_iter: Gradient steps; each sees a fresh random split of the rows.
+        likelihood: "dirichlet", or "gaussian" for a regression on ±1 a class.
+        guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a
+            small search over infinite networks (see ``guide_report_``), any `gdkl.infinite` network, any GPyTorch
+            kernel, or a function ``k(x1, x2)``. It sees scaled rows; a dense network or a GPyTorch kernel sees images
+            flat.
+        guide_scale: Output scale of the guide over a Gram of mean diagonal one; None to have it chosen by how well
+            the guide predicts held-out labels.
+        feature_net: None for d-100-100-100-20 with ReLU (a wide ResNet-28-5 for images), a list of widths, a
+            `torch.nn.Module` (copied), or a function from the number of columns, or of channels, to one.
+        base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
+        inference: "exact", or "auto" to let the library decide (exact is what there is).
+        n_members: Members of a deep ensemble that shares one guide; probabilities are their mean.
+        calibrate: "temperature" divides log probabilities by a temperature that suits a held-out fifth of the rows; the
+            model itself is then fitted to all of them, so that labels stay as they are. It doubles the time.
+        tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
+        patience: See ``tol``.
+        optimizer: "adam" or "sgd".
+        momentum: Of "sgd".
+        learning_rate: Falls tenfold at 60 % and 80 % of the steps.
+        weight_decay: On the network's weights.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        dtype: "auto" (float64; for images float32 networks, in bfloat16 on a GPU, under float64 algebra), "float32" or
+            "float64".
+        random_state: Seed of weights, splits and sampled latents; two fits with one seed are equal.
+        verbose: 1 shows progress on standard error.
+        callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
+            objects; a true answer ends training.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> m = GDKLClassifier(n_iter=50, random_state=0).fit(X, y)
+        >>> m.predict_proba(X).shape
+        (150, 3)
+        >>> bool(m.score(X, y) > 0.9)
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        beta: float = 1.0,
+        n_iter: int = 500,
+        likelihood: str = "dirichlet",
+        guide: GuideKernel | str | None = None,
+        guide_scale: float | None = None,
+        feature_net: FeatureNet = None,
+        base_kernel: Kernel | None = None,
+        inference: str = "auto",
+        n_members: int = 1,
+        calibrate: str | None = None,
+        tol: float | None = None,
+        patience: int | None = None,
+        optimizer: str = "adam",
+        momentum: float = 0.9,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 0.0,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+    ):
+        self.beta = beta
+        self.n_iter = n_iter
+        self.likelihood = likelihood
+        self.guide = guide
+        self.guide_scale = guide_scale
+        self.feature_net = feature_net
+        self.base_kernel = base_kernel
+        self.inference = inference
+        self.n_members = n_members
+        self.calibrate = calibrate
+        self.tol = tol
+        self.patience = patience
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        check_number("beta", self.beta, low=0, strict=False)
+        if self.guide_scale is not None:
+            check_number("guide_scale", self.guide_scale, low=0, strict=True)
+        self._check_guide()
+
+    def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        guide = self._fit_guide(data, seed, self.guide_scale)
+        options = self._student_options(data, seed, callbacks)
+        return fit_gdkl_classes(data.repeat(self.n_members), guide, options, beta=self.beta)
+
+
+class DKLClassifier(StudentClassifier):
+    """Deep kernel learning of classes by evidence: the classic, which overfits small data. For comparison.
+
+    Args:
+        n_iter: Gradient steps on all rows.
+        likelihood: As for `GDKLClassifier`.
+        feature_net: As for `GDKLClassifier`.
+        base_kernel: As for `GDKLClassifier`.
+        inference: As for `GDKLClassifier`.
+        n_members: As for `GDKLClassifier`.
+        calibrate: As for `GDKLClassifier`.
+        tol: As for `GDKLClassifier`.
+        patience: As for `GDKLClassifier`.
+        optimizer: As for `GDKLClassifier`.
+        momentum: As for `GDKLClassifier`.
+        learning_rate: As for `GDKLClassifier`.
+        weight_decay: On the network's weights; the paper's value by default.
+        device: As for `GDKLClassifier`.
+        dtype: As for `GDKLClassifier`.
+        random_state: As for `GDKLClassifier`.
+        verbose: As for `GDKLClassifier`.
+        callbacks: As for `GDKLClassifier`.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> DKLClassifier(n_iter=20, random_state=0).fit(X, y).predict(X).shape
+        (150,)
+    """
+
+    def __init__(
+        self,
+        *,
+        n_iter: int = 500,
+        likelihood: str = "dirichlet",
+        feature_net: FeatureNet = None,
+        base_kernel: Kernel | None = None,
+        inference: str = "auto",
+        n_members: int = 1,
+        calibrate: str | None = None,
+        tol: float | None = None,
+        patience: int | None = None,
+        optimizer: str = "adam",
+        momentum: float = 0.9,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 5e-4,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+    ):
+        self.n_iter = n_iter
+        self.likelihood = likelihood
+        self.feature_net = feature_net
+        self.base_kernel = base_kernel
+        self.inference = inference
+        self.n_members = n_members
+        self.calibrate = calibrate
+        self.tol = tol
+        self.patience = patience
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        return fit_dkl_classes(data.repeat(self.n_members), self._student_options(data, seed, callbacks))
+
+
+class NNGPClassifier(GuidedClassifier):
+    """The guide alone: one Gaussian process a class with the kernel of an infinitely wide network.
+
+    Args:
+        likelihood: As for `GDKLClassifier`.
+        guide: As for `GDKLClassifier`.
+        calibrate: As for `GDKLClassifier`.
+        device: As for `GDKLClassifier`.
+        dtype: As for `GDKLClassifier`.
+        random_state: Seed of the splits that the scale is chosen by, and of the sampled latents.
+        verbose: Accepted for uniformity; there is no loop to show.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> bool(NNGPClassifier(random_state=0).fit(X, y).score(X, y) > 0.9)
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        likelihood: str = "dirichlet",
+        guide: GuideKernel | str | None = None,
+        calibrate: str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.likelihood = likelihood
+        self.guide = guide
+        self.calibrate = calibrate
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_options(self) -> None:
+        _check_likelihood(self.likelihood)
+        self._check_guide()
+
+    def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        return fit_nngp_classes(data, self._fit_guide(data, seed))
+
+
+class NNClassifier(StudentClassifier):
+    """The same network with a softmax head, trained on the cross-entropy of all rows. For comparison.
+
+    Args:
+        n_iter: Gradient steps on all rows.
+        feature_net: As for `GDKLClassifier`; a linear layer from its features to the classes is added.
+        n_members: As for `GDKLClassifier`.
+        calibrate: As for `GDKLClassifier`.
+        tol: As for `GDKLClassifier`.
+        patience: As for `GDKLClassifier`.
+        optimizer: As for `GDKLClassifier`.
+        momentum: As for `GDKLClassifier`.
+        learning_rate: As for `GDKLClassifier`.
+        weight_decay: On all weights; the paper's value by default.
+        device: As for `GDKLClassifier`.
+        dtype: As for `GDKLClassifier`.
+        random_state: Seed of the weights.
+        verbose: As for `GDKLClassifier`.
+        callbacks: As for `GDKLClassifier`.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> NNClassifier(n_iter=50, random_state=0).fit(X, y).predict_proba(X).shape
+        (150, 3)
+    """
+
+    def __init__(
+        self,
+        *,
+        n_iter: int = 500,
+        feature_net: FeatureNet = None,
+        n_members: int = 1,
+        calibrate: str | None = None,
+        tol: float | None = None,
+        patience: int | None = None,
+        optimizer: str = "adam",
+        momentum: float = 0.9,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 5e-4,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+    ):
+        self.n_iter = n_iter
+        self.feature_net = feature_net
+        self.n_members = n_members
+        self.calibrate = calibrate
+        self.tol = tol
+        self.patience = patience
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedNetwork:
+        return fit_nn_classes(data.repeat(self.n_members), self._student_options(data, seed, callbacks))
+
+
+def _check_likelihood(likelihood: Any) -> None:
+    if likelihood not in tuple(ClassLikelihood):
+        raise OptionError(f"likelihood={likelihood!r} is not known: use one of {', '.join(ClassLikelihood)}.")

@@ -1,0 +1,72 @@
+"""What regressors and classifiers share: how a fit is watched, saved and made repeatable."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import ABC
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from gdkl.estimators.saving import save
+from gdkl.numerics import InterruptedFitWarning, NotFittedError, OptionError
+from gdkl.predictive import FloatArray
+from gdkl.training import Callback, ProgressDisplay, TrainingOutcome, as_callbacks
+
+
+class EstimatorBase(BaseEstimator, ABC):
+    """Options that every estimator has, and what does not depend on the kind of target."""
+
+    device: str
+    dtype: str
+    random_state: Any
+    verbose: int
+
+    history_: pd.DataFrame
+    n_iter_: int
+
+    def _callbacks(self) -> list[Callback]:
+        progress: list[Callback] = [ProgressDisplay(type(self).__name__)] if self.verbose else []
+        return [*progress, *as_callbacks(getattr(self, "callbacks", None))]
+
+    def _tell_of_interrupt(self, outcome: TrainingOutcome | None) -> None:
+        if outcome is not None and outcome.interrupted:
+            warnings.warn(
+                f"Training was interrupted after {outcome.steps} steps; the model is usable as it stood then.",
+                InterruptedFitWarning,
+                stacklevel=3,
+            )
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safe file; `gdkl.load` reads it back."""
+        save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+
+def draw_seed(random_state: Any) -> int:
+    """A seed from whatever scikit-learn takes as ``random_state``, or from a NumPy generator."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError as error:
+        raise OptionError(
+            f"random_state={random_state!r} is not allowed: use None, a whole number from 0 to 4294967295 or a "
+            "NumPy generator."
+        ) from error
+
+
+def to_numpy(tensor: Tensor) -> FloatArray:
+    """A tensor as an array in float64."""
+    return tensor.detach().double().cpu().numpy()

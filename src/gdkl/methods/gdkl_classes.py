@@ -1,0 +1,111 @@
+"""Guided deep kernel learning of labels: a deep kernel a class over shared features, guided over random splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from gdkl.gp import (
+    ClassLikelihood,
+    ExactPosterior,
+    Marginals,
+    Split,
+    condition_on_labels,
+    squared_distances,
+)
+from gdkl.guide import ClassGuide
+from gdkl.methods.class_data import ClassData
+from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
+from gdkl.methods.fitted import FittedModel
+from gdkl.methods.gdkl import guided_splits
+from gdkl.numerics import tensor_bytes
+from gdkl.objectives import ObjectiveValue, guided, guided_classes
+from gdkl.training import SplitSampler
+
+#: Base samples of the data term, drawn afresh at each step.
+TRAINING_SAMPLES = 256
+
+
+def fit_gdkl_classes(
+    data: ClassData, guide: ClassGuide, options: DeepKernelOptions, *, beta: float = 1.0
+) -> FittedModel:
+    """Train a deep kernel a class to match what the guide believes about held-out rows once their labels are seen.
+
+    In training the posteriors of guide and student carry the learned noise alone; the variance that each label
+    carries comes in for prediction.
+
+    Args:
+        data: Scaled training data.
+        guide: Fitted on the same rows, shared by all members.
+        options: How the deep kernel is built and trained.
+        beta: Weight of the KL term.
+    """
+
+    def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
+        device = data.rows.device
+        sampler = SplitSampler(data.n, data.members, options.seed, device)
+        generator = torch.Generator(device).manual_seed(options.seed)
+        ahead: Iterator[tuple[Split, Marginals]] | None = None
+
+        def draw() -> Tensor:
+            shape = (TRAINING_SAMPLES, data.outputs)
+            return torch.randn(shape, generator=generator, dtype=data.targets.dtype, device=device)
+
+        def loss(step: int) -> ObjectiveValue:
+            nonlocal ahead
+            if ahead is None:
+                # The first step that is asked for is a later one in a resumed run: leave out what it has seen.
+                ahead = guided_splits(guide, sampler, start=step)
+                for _ in range(step):
+                    draw()
+            split, p = next(ahead)
+            q, y, noise = model.split_marginals(data, split)
+            if data.likelihood is ClassLikelihood.GAUSSIAN:
+                return guided(q, p, y, noise, beta)
+            return guided_classes(q, p, data.held_out_labels(split), draw(), beta)
+
+        return loss
+
+    half = data.n // 2 + 1
+    # K11, K21, the factor and the solve, each with a gradient of its size, and the sampled latents.
+    step_bytes = matrix_bytes(data, half, count=12) + data.members * tensor_bytes(
+        3, TRAINING_SAMPLES, data.outputs, half, dtype=data.targets.dtype
+    )
+    return train_deep_kernel(
+        data,
+        options,
+        make_loss,
+        train_bytes=step_bytes,
+        start=lambda model: start_from(model, data, guide.scale),
+        finish=lambda model, features: condition_classes(model, features, data),
+    )
+
+
+def condition_classes(model: DeepKernel, features: Tensor, data: ClassData) -> ExactPosterior:
+    """The trained deep kernel conditioned on all rows, with the variances that the labels carry."""
+    return condition_on_labels(
+        model.kernel, features, data.label_targets, model.noise(), name="the deep kernel's matrix"
+    )
+
+
+@torch.no_grad()
+def start_from(model: DeepKernel, data: ClassData, scale: Tensor) -> None:
+    """Give the default kernel first values that fit: the guide's output scale, the features' typical distance.
+
+    Latent targets lie between −7 and 0, and an untrained network's features close together; from values of about one,
+    hundreds of steps would go by before either is right. A kernel of the user's own keeps its values.
+    """
+    kernel = model.kernel.kernel
+    if not isinstance(kernel, ScaleKernel) or not isinstance(kernel.base_kernel, RBFKernel):
+        return
+    training = model.training
+    features = model.eval().network(data.rows)
+    model.train(training)
+    # Two distinct rows of n(n − 1) ordered pairs.
+    mean_distance = squared_distances(features).sqrt().sum(dim=(-2, -1)) / (data.n * (data.n - 1))
+    lengthscale = mean_distance.clamp_min(1e-3)[:, None, None, None].expand_as(kernel.base_kernel.lengthscale)
+    kernel.base_kernel.initialize(lengthscale=lengthscale.clone())
+    kernel.initialize(outputscale=scale[:, None].expand_as(kernel.outputscale).clone())

@@ -1,0 +1,49 @@
+"""Image networks inside algebra that knows rows alone: flat rows in, features in the algebra's precision out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class ImageFeatures(nn.Module):
+    """A network over images as one over flat rows.
+
+    Args:
+        network: Takes images ``(n, channels, height, width)`` and returns features ``(n, p)``.
+        image_shape: Channels, height and width; one number for a network that takes the rows flat.
+        dtype: Precision of the features that come out; the network computes in that of its weights.
+        autocast: Whether the network runs in bfloat16 on a GPU, its weights and sums staying in float32.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten())
+        >>> ImageFeatures(net, (3, 8, 8), torch.float64)(torch.zeros(2, 192)).dtype
+        torch.float64
+    """
+
+    def __init__(self, network: nn.Module, image_shape: tuple[int, ...], dtype: torch.dtype, autocast: bool = True):
+        super().__init__()
+        self.network = network
+        self.image_shape = image_shape
+        self.dtype = dtype
+        self.autocast = autocast
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Features ``(n, p)`` of flat rows ``(n, channels · height · width)``."""
+        images = rows.unflatten(-1, self.image_shape)
+        low = self.autocast and rows.is_cuda and rows.dtype == torch.float32
+        if rows.is_cuda and len(self.image_shape) == 3:
+            images = _channels_last(images)
+        with torch.autocast(rows.device.type, dtype=torch.bfloat16, enabled=low):
+            features = self.network(images)
+        if not isinstance(features, Tensor):
+            raise TypeError(f"a network must return a tensor; got {type(features).__name__}")
+        return features.to(self.dtype) if features.is_floating_point() else features
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    """The layout that GPUs convolve fastest; members that run as one batch have none to choose."""
+    try:
+        return images.contiguous(memory_format=torch.channels_last)
+    except RuntimeError:  # torch.vmap knows one layout only
+        return images

@@ -1,0 +1,56 @@
+"""Small tables, classified: all methods side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+
+class MeanAndError(NamedTuple):
+    """Mean of a score over splits, and its standard error."""
+
+    mean: float
+    error: float
+
+
+def mean_and_error(result: Mapping[str, Any], name: str) -> MeanAndError:
+    """Of one score over the splits of a result."""
+    values = np.asarray([split["test"][name] for split in result["splits"]])
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+    return MeanAndError(float(values.mean()), error)
+
+
+def classes_table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """One row a dataset, part and method: NLL, calibration error and accuracy on the rows that were left out.
+
+    Args:
+        results: Contents of result files, those of one dataset and part together.
+    """
+    count = max((len(result["splits"]) for result in results), default=0)
+    table = Table(title=f"Classification: mean ± standard error over {count} splits")
+    for column in ("dataset", "train", "method", "NLL", "ECE", "accuracy", "s a fit"):
+        table.add_column(column, justify="left" if column in ("dataset", "method") else "right")
+    last = None
+    for result in results:
+        group = (result["dataset"], result["protocol"]["part"])
+        if last is not None and group != last:
+            table.add_section()
+        last = group
+        alike = [other for other in results if (other["dataset"], other["protocol"]["part"]) == group]
+        best = min(mean_and_error(other, "nll").mean for other in alike)
+        nll, ece, accuracy = (mean_and_error(result, name) for name in ("nll", "ece", "accuracy"))
+        shown = f"{nll.mean:.3f} ± {nll.error:.3f}"
+        seconds = float(np.mean([split["fit_seconds"] for split in result["splits"]]))
+        table.add_row(
+            group[0],
+            f"{group[1]:.0%}",
+            result["method"],
+            f"[bold]{shown}[/bold]" if nll.mean == best else shown,
+            f"{ece.mean:.3f} ± {ece.error:.3f}",
+            f"{100 * accuracy.mean:.1f} ± {100 * accuracy.error:.1f}",
+            f"{seconds:.1f}",
+        )
+    return table

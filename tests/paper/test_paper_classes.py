@@ -1,0 +1,83 @@
+"""The classification experiment on a small scale: splits, scores, files and the table."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from sklearn.datasets import load_wine
+from sklearn.model_selection import train_test_split
+from typer.testing import CliRunner
+
+from gdkl import NNGPClassifier, metrics
+from gdkl.cli.app import app
+from gdkl.numerics import OptionError
+from gdkl.paper import classes, classes_table
+
+CPU = torch.device("cpu")
+
+
+def _protocol(**options):
+    return classes.Protocol(**{"part": 0.2, "seeds": 2, "gdkl_iterations": 4, "other_iterations": 4, **options})
+
+
+@pytest.mark.parametrize("method", list(classes.Method))
+def test_every_method_scores_every_split(method):
+    result = classes.run("wine", method, _protocol(), device=CPU)
+    assert [split["seed"] for split in result["splits"]] == [0, 1]
+    for split in result["splits"]:
+        assert set(split["test"]) == {"accuracy", "nll", "brier", "ece", "mce"}
+        assert np.isfinite(list(split["test"].values())).all()
+    assert result["versions"]["torch"] == torch.__version__
+    json.dumps(result)
+
+
+def test_scores_are_those_of_the_estimator():
+    X, y = load_wine(return_X_y=True)
+    result = classes.run("wine", classes.Method.NNGP, _protocol(seeds=2, part=0.6), device=CPU)
+    for seed in range(2):
+        a, b, c, d = train_test_split(X, y, train_size=0.6, stratify=y, random_state=seed)
+        probs = NNGPClassifier(random_state=seed).fit(a, c).predict_proba(b)
+        assert result["splits"][seed]["test"] == metrics.class_summary(probs, d)
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(OptionError, match="iris"):
+        classes.run("iris", classes.Method.NNGP, _protocol(), device=CPU)
+    with pytest.raises(OptionError, match=r"part=1.5"):
+        classes.run("wine", classes.Method.NNGP, _protocol(part=1.5), device=CPU)
+
+
+def _result(method, values, part=0.2):
+    splits = [
+        {"seed": i, "fit_seconds": 1.0, "test": {"nll": v, "ece": v / 2, "accuracy": 0.9}} for i, v in enumerate(values)
+    ]
+    return {"dataset": "wine", "method": method, "protocol": {"part": part}, "splits": splits}
+
+
+def test_the_table_has_means_and_standard_errors():
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(classes_table([_result("gdkl", [0.1, 0.3]), _result("nn", [0.4, 0.4])]))
+    text = console.export_text()
+    assert "0.200 ± 0.100" in text
+    assert "0.100 ± 0.050" in text
+    assert "0.400 ± 0.000" in text
+    assert "90.0 ± 0.0" in text
+
+
+def test_the_command_keeps_what_is_there(tmp_path):
+    words = ["reproduce", "classes", "--datasets", "wine", "--methods", "nngp", "--seeds", "2", "--device", "cpu"]
+    first, second = (CliRunner().invoke(app, [*words, "--output", str(tmp_path)]) for _ in range(2))
+    assert first.exit_code == 0, first.output
+    names = {path.name for path in (tmp_path / "classification").iterdir()}
+    assert names == {"wine-20-nngp.json", "wine-60-nngp.json"}
+    assert "kept" not in first.stderr
+    assert second.stderr.count("kept") == 2
+    assert "Classification" in second.stdout
+    wrong = CliRunner().invoke(app, [*words[:3], "boston"])
+    assert wrong.exit_code == 2
+    assert "unknown dataset boston: use digits" in wrong.stderr
