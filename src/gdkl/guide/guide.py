@@ -111,11 +111,25 @@ def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_fl
         return _fit_guide(kernel, rows, targets, noise_floor)
 
 
+#: Rows that scale and noise are fitted on at most: two numbers need no more, and the fit's cost grows with n³.
+_EVIDENCE_ROWS = 4000
+
+
+def _subset(gram: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Gram matrix and targets of at most `_EVIDENCE_ROWS` rows, drawn at random but always the same ones."""
+    n = gram.shape[-1]
+    if n <= _EVIDENCE_ROWS:
+        return gram, targets
+    chosen = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EVIDENCE_ROWS].sort().values
+    chosen = chosen.to(gram.device)
+    return gram.index_select(-2, chosen).index_select(-1, chosen), targets.index_select(-1, chosen)
+
+
 def _fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, noise_floor: float) -> Guide:
     gram = kernel.gram(rows)
     normaliser = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     if not bool((normaliser > 0).all()) or not bool(torch.isfinite(normaliser).all()):
         raise DataError("the guide's kernel has no positive finite variance on the training rows.")
-    gram = gram / normaliser[..., None, None]
-    fit = fit_by_evidence(gram, targets, noise_floor)
+    gram /= normaliser[..., None, None]
+    fit = fit_by_evidence(*_subset(gram, targets), noise_floor)
     return Guide(kernel, gram, normaliser, targets, fit.scale, fit.noise, fit.log_evidence)

@@ -42,6 +42,7 @@ class Schedule:
         factor: By what it is multiplied there.
         decay: How it falls.
         warm_up: Part of the way on which the rate climbs to its highest value.
+        memory: Adam's β₂, how long it remembers squared gradients.
     """
 
     n_iter: int
@@ -50,12 +51,15 @@ class Schedule:
     factor: float = 0.1
     decay: Decay = Decay.STEPS
     warm_up: float = 0.0
+    memory: float = 0.999
 
     def __post_init__(self) -> None:
         if self.n_iter < 1:
             raise OptionError(f"n_iter={self.n_iter!r} must be at least 1.")
         if not self.learning_rate > 0:
             raise OptionError(f"learning_rate={self.learning_rate!r} must be positive.")
+        if not 0 < self.memory < 1:
+            raise OptionError(f"memory={self.memory!r} must lie between 0 and 1.")
         if not 0 <= self.warm_up < 1:
             raise OptionError(f"warm_up={self.warm_up!r} must be a part of the way, from 0 to below 1.")
 
@@ -121,7 +125,9 @@ def train_full_batch(
         NumericsError: If the objective is not finite before anything was learned.
     """
     if momentum is None:
-        optimiser: torch.optim.Optimizer = torch.optim.Adam(parameters, lr=schedule.learning_rate, fused=True)
+        optimiser: torch.optim.Optimizer = torch.optim.Adam(
+            parameters, lr=schedule.learning_rate, betas=(0.9, schedule.memory), fused=True
+        )
     else:
         optimiser = torch.optim.SGD(parameters, lr=schedule.learning_rate, momentum=momentum)
     device = next(iter(module.parameters())).device

@@ -1,0 +1,74 @@
+"""What exact training will cost, before it starts: seconds and bytes from the numbers of rows and steps."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from gdkl.methods.data import TrainingData
+from gdkl.numerics import tensor_bytes, threads_for
+
+#: Floating-point operations of a step in units of (n/2)³: the student's factor, two solves and a product, and the
+#: guide's factor and solve; for DKL a factor and an inverse of all rows.
+_GUIDED_WORK, _EVIDENCE_WORK = 17 / 3, 8.0
+
+#: Matrices of n/2 rows squared that a guided step holds at its peak, and of n rows squared for DKL.
+_GUIDED_MATRICES, _EVIDENCE_MATRICES = 14, 8
+
+#: Time of a step that does not grow with n: a few hundred short operations.
+_OVERHEAD_SECONDS = {"cpu": 1.5e-3, "cuda": 6e-3}
+
+_TRIAL_SIZE = {"cpu": 768, "cuda": 4096}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate.
+
+    Attributes:
+        seconds: Time of training.
+        bytes: Memory at the peak of a step.
+    """
+
+    seconds: float
+    bytes: int
+
+
+def exact_cost(data: TrainingData, n_iter: int, *, guided: bool) -> Cost:
+    """Estimate exact training from the speed that this device shows in a short trial.
+
+    Args:
+        data: What is trained on.
+        n_iter: Number of steps.
+        guided: Whether each step conditions one half on the other, or takes the evidence of all rows.
+    """
+    device, fits = data.rows.device, data.members * data.outputs
+    work = (_GUIDED_WORK if guided else _EVIDENCE_WORK) * (data.n / 2) ** 3 * fits
+    rate = _operations_per_second(str(device), data.rows.dtype, threads_for(data.n) if device.type == "cpu" else 0)
+    step = work / rate + _OVERHEAD_SECONDS.get(device.type, 6e-3)
+    rows, count = (data.n // 2 + 1, _GUIDED_MATRICES) if guided else (data.n, _EVIDENCE_MATRICES)
+    return Cost(n_iter * step, fits * count * tensor_bytes(rows, rows, dtype=data.rows.dtype))
+
+
+@cache
+def _operations_per_second(device: str, dtype: torch.dtype, threads: int) -> float:
+    """Speed of a triangular solve, the operation in the middle between a factorisation and a product."""
+    size = _TRIAL_SIZE.get(torch.device(device).type, 1024)
+    before = torch.get_num_threads()
+    matrix = torch.eye(size, dtype=dtype, device=device) + 1.0 / size
+    best = float("inf")
+    try:
+        if threads:
+            torch.set_num_threads(threads)
+        for _ in range(3):
+            started = time.perf_counter()
+            torch.linalg.solve_triangular(matrix, matrix, upper=False)
+            if matrix.is_cuda:
+                torch.cuda.synchronize(device)
+            best = min(best, time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(before)
+    return size**3 / best
