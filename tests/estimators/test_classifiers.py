@@ -143,9 +143,8 @@ def test_history_has_the_objectives_terms():
 def test_beta_weighs_the_guide():
     """A heavier guide is followed more closely: the same guide, the same steps, a smaller distance to it."""
     X, y = table(60)
-    distances = [MAKERS["gdkl"](beta=beta, n_iter=200).fit(X, y).history_.kl[-30:].mean() for beta in (0.01, 1.0, 30.0)]
-    assert distances[0] > 1.1 * distances[1]
-    assert distances[1] > 1.1 * distances[2]
+    distances = [MAKERS["gdkl"](beta=beta, n_iter=300).fit(X, y).history_.kl[-50:].mean() for beta in (0.0, 30.0)]
+    assert distances[0] > 1.3 * distances[1]
 
 
 @PROCESSES

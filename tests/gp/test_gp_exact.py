@@ -15,7 +15,9 @@ from gdkl.gp import (
     GPyTorchKernel,
     Noise,
     condition,
+    leading_rbf,
     rbf_kernel,
+    rbf_split_posterior,
     scaled_rbf,
     squared_distances,
     take_rows,
@@ -34,8 +36,8 @@ def test_condition_is_the_textbook_posterior(n1, n2, noise, seed):
     x2[0] = x1[0]  # a held-out row equal to an observed one
     a, b = x1.numpy(), x2.numpy()
     mean, covariance = dense.posterior(dense.rbf(a, a), dense.rbf(b, a), dense.rbf(b, b), y1.numpy(), noise)
-    K11, K21 = torch.as_tensor(dense.rbf(a, a)), torch.as_tensor(dense.rbf(b, a))
-    q = condition(K11, K21, torch.ones(n2, dtype=torch.float64), y1, torch.tensor(noise, dtype=torch.float64), name="K")
+    K = torch.as_tensor(np.concatenate([dense.rbf(a, a), dense.rbf(b, a)]))
+    q = condition(K, torch.ones(n2, dtype=torch.float64), y1, torch.tensor(noise, dtype=torch.float64), name="K")
     np.testing.assert_allclose(q.mean, mean, atol=1e-9)
     np.testing.assert_allclose(q.variance, np.diag(covariance), atol=1e-9)
 
@@ -137,6 +139,48 @@ def test_gradcheck_of_the_rbf_with_duplicate_rows_and_shared_features(columns, s
         return scaled_rbf(x1, None if symmetric else x2, lengthscale, scale)
 
     assert torch.autograd.gradcheck(kernel, (x1, x2, lengthscale, scale))
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_leading_block_is_a_part_of_the_gram_and_passes_gradcheck(columns):
+    x = _random(2, 1, 6, 3)
+    x[..., 1, :] = x[..., 0, :]
+    x[..., 5, :] = x[..., 0, :]
+    lengthscale = _random(2, 2, 1, columns, seed=2).exp().requires_grad_()
+    scale = _random(2, 2, seed=3).exp().requires_grad_()
+    x.requires_grad_()
+    K = scaled_rbf(x, None, lengthscale, scale)
+    torch.testing.assert_close(leading_rbf(x, 4, lengthscale, scale), K[..., :4], rtol=0, atol=1e-14)
+    assert torch.equal(leading_rbf(x, 4, lengthscale, scale)[0, 0].diagonal(), scale[0, 0].expand(4))
+    assert torch.autograd.gradcheck(lambda *inputs: leading_rbf(inputs[0], 4, *inputs[1:]), (x, lengthscale, scale))
+
+
+@pytest.mark.parametrize("noise", [0.3, 1e-13])
+def test_the_rbf_split_posterior_is_the_two_steps_in_one(noise):
+    """In value and gradient, with shared features, duplicate rows and, at no noise, variances at their floor."""
+    x = _random(2, 1, 7, 3)
+    x[..., 5, :] = x[..., 0, :]
+    y1 = _random(2, 2, 4, seed=4)
+    start = [x, _random(2, 2, 1, 1, seed=2).exp(), _random(2, 2, seed=3).exp(), torch.full((2, 2), noise).double()]
+    weights = _random(2, 2, 2, 3, seed=5)
+    results = []
+    for fused in (True, False):
+        x, lengthscale, scale, sigma2 = inputs = [value.clone().requires_grad_() for value in start]
+        if fused:
+            q = rbf_split_posterior(x, y1, lengthscale, scale, sigma2, name="K")
+        else:
+            k22 = scale.unsqueeze(-1).expand(2, 2, 3)
+            q = condition(leading_rbf(x, 4, lengthscale, scale), k22, y1, sigma2, name="K")
+        gradients = torch.autograd.grad((weights[0] * q.mean + weights[1] * q.variance).sum(), inputs)
+        results.append((*q, *gradients))
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-10)
+
+
+def test_the_leading_block_of_any_kernel_comes_from_gpytorch():
+    kernel = GPyTorchKernel(gpytorch.kernels.MaternKernel(nu=2.5).double())
+    x = _random(5, 3)
+    torch.testing.assert_close(kernel.leading(x, 2), kernel.gram(x)[:, :2])
 
 
 def test_gradients_of_the_rbf_keep_their_digits_far_from_the_origin():

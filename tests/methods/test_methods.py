@@ -55,7 +55,7 @@ def test_the_students_split_posterior_is_the_textbook_one(members):
         model.kernel.kernel.base_kernel.raw_lengthscale.uniform_(-2, 1)
         model.noise.raw.uniform_(-5, 0)
         split = next(guided_splits(_guide(data), SplitSampler(16, members, seed=0)))[0]
-        q = model.split_marginals(data, split)
+        q = model.split_marginals(data, split).q
         features = model.network(data.rows).numpy()
     for i in range(members):
         one, two = features[i][split.observed[i]], features[i][split.held_out[i]]

@@ -78,7 +78,7 @@ def _student(x1, x2, y1, log_lengthscale, log_scale, log_noise):
         return scaled_rbf(a, b, log_lengthscale.exp()[..., None, None], log_scale.exp())
 
     k22 = log_scale.exp()[..., None].expand(*log_scale.shape, x2.shape[-2])
-    return condition(kernel(x1, None), kernel(x2, x1), k22, y1, log_noise.exp(), name="K")
+    return condition(torch.cat([kernel(x1, None), kernel(x2, x1)], dim=-2), k22, y1, log_noise.exp(), name="K")
 
 
 def test_guided_at_beta_one_is_the_papers_other_form_in_value_and_gradient():

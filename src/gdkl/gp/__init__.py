@@ -14,7 +14,8 @@ from gdkl.gp.labels import (
     label_targets,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
-from gdkl.gp.rbf import scaled_rbf, squared_distances
+from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.split_posterior import rbf_split_posterior
 
 __all__ = [
     "ALPHA_EPSILON",
@@ -36,7 +37,9 @@ __all__ = [
     "condition_on_labels",
     "evidence_terms",
     "label_targets",
+    "leading_rbf",
     "rbf_kernel",
+    "rbf_split_posterior",
     "scaled_rbf",
     "squared_distances",
     "take_rows",

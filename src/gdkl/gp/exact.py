@@ -28,13 +28,14 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
     """Pick rows for each member: ``rows[m, index[m]]``.
 
     Args:
-        rows: Shape ``(members, n, d)``.
+        rows: Shape ``(members, n, ...)``.
         index: Shape ``(members, k)``.
 
     Returns:
-        Shape ``(members, k, d)``.
+        Shape ``(members, k, ...)``.
     """
-    return torch.take_along_dim(rows, index.unsqueeze(-1), dim=-2)
+    member = torch.arange(rows.shape[0], device=rows.device).unsqueeze(-1)
+    return rows[member, index]
 
 
 def take_targets(targets: Tensor, index: Tensor) -> Tensor:

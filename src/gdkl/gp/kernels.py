@@ -12,7 +12,9 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor, nn
 
-from gdkl.gp.rbf import scaled_rbf
+from gdkl.gp.conditioning import Marginals, condition
+from gdkl.gp.rbf import leading_rbf, scaled_rbf
+from gdkl.gp.split_posterior import rbf_split_posterior
 
 #: Where lengthscale and output scale start: GPyTorch's own value, softplus(0).
 _START = math.log(2)
@@ -91,6 +93,30 @@ class GPyTorchKernel(nn.Module):
     def gram(self, x: Tensor) -> Tensor:
         """Covariances of a set of rows with itself."""
         return self._evaluate(x, None)
+
+    def split_posterior(self, x: Tensor, y1: Tensor, noise: Tensor, *, name: str) -> Marginals:
+        """Latent marginals on the later rows of ``x`` given noisy targets on the first, shape ``(..., n2)``.
+
+        Args:
+            x: Rows, the observed ones first, shape ``(..., n1 + n2, d)``.
+            y1: Observed targets, shape ``(..., n1)``.
+            noise: Noise variances, shape ``(...)``.
+            name: What the observed rows' matrix is, for numerical errors.
+        """
+        n1 = y1.shape[-1]
+        parts = self._scaled_rbf()
+        if parts is not None and parts[1].shape[-1] == 1:
+            scale, lengthscale = parts
+            return rbf_split_posterior(x, y1, lengthscale, scale, noise, name=name)
+        return condition(self.leading(x, n1), self.diagonal(x[..., n1:, :]), y1, noise, name=name)
+
+    def leading(self, x: Tensor, count: int) -> Tensor:
+        """Covariances of all rows with the first ``count`` of them, shape ``(..., n, count)``: the block of a step."""
+        parts = self._scaled_rbf()
+        if parts is None:
+            return self._evaluate(x, x[..., :count, :])
+        scale, lengthscale = parts
+        return leading_rbf(x, count, lengthscale, scale)
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""

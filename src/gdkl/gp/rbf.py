@@ -62,15 +62,91 @@ class _ScaledRBF(Function):
         # With P = G∘K: ∂/∂s = ΣP / s, ∂/∂ℓ = Σ(P∘D) / ℓ³, and ∂/∂D = H = −P / 2ℓ², summed over whatever shares D.
         x1, x2, lengthscale, scale, D, K = cast("tuple[Any, ...]", ctx.saved_tensors)
         P = gradients[0] * K
-        grad_scale = _sum_to(P.sum(dim=(-2, -1)), scale.shape) / scale
+        grad_scale = sum_to(P.sum(dim=(-2, -1)), scale.shape) / scale
         along = torch.linalg.vecdot(P.flatten(-2), D.expand_as(P).flatten(-2))[..., None, None]
-        grad_lengthscale = _sum_to(along / lengthscale**3, lengthscale.shape)
-        H = _sum_to(P.mul_(-0.5 / lengthscale.square()), D.shape)
+        grad_lengthscale = sum_to(along / lengthscale**3, lengthscale.shape)
+        H = sum_to(P.mul_(-0.5 / lengthscale.square()), D.shape)
         # D_ij = |a_i − b_j|², so ∂/∂a_i = 2 Σ_j H_ij (a_i − b_j).
         if x2 is None:
             return _pull(H + H.mT, x1, x1), None, grad_lengthscale, grad_scale
-        grad_x1 = _sum_to(_pull(H, x1, x2), x1.shape)
-        return grad_x1, _sum_to(_pull(H.mT, x2, x1), x2.shape), grad_lengthscale, grad_scale
+        grad_x1 = sum_to(_pull(H, x1, x2), x1.shape)
+        return grad_x1, sum_to(_pull(H.mT, x2, x1), x2.shape), grad_lengthscale, grad_scale
+
+
+class _LeadingRBF(Function):
+    """K = s·exp(S / ℓ²), S = −½|a − b|², of all rows a with the first few b; see `leading_rbf`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Tensor:
+        a, S = half_distances(x, count)
+        K = (S * lengthscale.pow(-2)).exp_().mul_(scale[..., None, None])
+        ctx.save_for_backward(a, lengthscale, scale, K)
+        return K
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        # With P = G∘K: ∂/∂s = ΣP / s and ∂/∂S = P / ℓ². Because S is a quadratic form, twice ΣP∘S is the inner product
+        # of its derivative with the rows: S itself need not be kept.
+        a, lengthscale, scale, K = cast("tuple[Tensor, ...]", ctx.saved_tensors)
+        pull, total = pull_towards(a, gradients[0] * K)
+        sum_PS = 0.5 * (pull * a).sum(dim=(-2, -1), keepdim=True)
+        grad_lengthscale = sum_to(-2 * sum_PS * lengthscale.pow(-3), lengthscale.shape)
+        grad_scale = sum_to(total / scale, scale.shape)
+        return sum_to(pull * lengthscale.pow(-2), a.shape), None, grad_lengthscale, grad_scale
+
+
+def half_distances(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Rows taken from a centre, and S = −½|a − b|² of all of them with the first ``count``. No gradients.
+
+    Args:
+        x: Rows, shape ``(..., n, d)``.
+        count: Number of leading rows.
+
+    Returns:
+        Centred rows of the same shape, and S of shape ``(..., n, count)``, zero on its diagonal.
+
+    Example:
+        >>> half_distances(torch.tensor([[0.0], [2.0]]), 1)[1]
+        tensor([[ 0.],
+                [-2.]])
+    """
+    a = x - x[..., :count, :].mean(dim=-2, keepdim=True)
+    minus_half = -0.5 * a.square().sum(dim=-1, keepdim=True)
+    one = torch.ones_like(minus_half)
+    # One product gives a·b − ½|a|² − ½|b|²; rounding may leave it a little above zero.
+    left, right = torch.cat([a, minus_half, one], dim=-1), torch.cat([a, one, minus_half], dim=-1)
+    S = (left @ right[..., :count, :].mT).clamp_max_(0)
+    S[..., :count, :].diagonal(dim1=-2, dim2=-1).zero_()
+    return a, S
+
+
+def pull_towards(a: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
+    """Derivative of ΣP∘S by the rows that S = −½|a − b|² was made of, and ΣP. No gradients.
+
+    Args:
+        a: Rows, shape ``(..., n, d)``; the first ``count`` are the b.
+        P: Weights, shape ``(..., n, count)``.
+
+    Returns:
+        Σ_j P_ij (b_j − a_i), with the b's own share added to their rows, shape ``(..., n, d)``; and the sum, ``(...)``.
+
+    Example:
+        >>> pull_towards(torch.tensor([[0.0], [2.0]]), torch.tensor([[1.0], [1.0]]))
+        (tensor([[ 2.],
+                [-2.]]), tensor(2.))
+    """
+    count = P.shape[-1]
+    # A column of ones gives the row and column sums in the same pass as the products, and a narrow matrix is faster
+    # from the left than from the right.
+    extended = torch.cat([a, torch.ones_like(a[..., :1])], dim=-1)
+    along_rows = (extended[..., :count, :].mT @ P.mT).mT
+    along_columns = (extended.mT @ P).mT
+    pull = along_rows[..., :-1] - along_rows[..., -1:] * a
+    pull[..., :count, :] += along_columns[..., :-1] - along_columns[..., -1:] * a[..., :count, :]
+    return pull, along_rows[..., -1].sum(dim=-1)
 
 
 def _pull(H: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -79,7 +155,7 @@ def _pull(H: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return 2 * (H.sum(dim=-1, keepdim=True) * (a - centre) - H @ (b - centre))
 
 
-def _sum_to(value: Tensor, shape: torch.Size) -> Tensor:
+def sum_to(value: Tensor, shape: torch.Size) -> Tensor:
     """Undo broadcasting: sum over the dimensions that were stretched."""
     return value if value.shape == shape else value.sum_to_size(shape)
 
@@ -105,3 +181,27 @@ def scaled_rbf(x1: Tensor, x2: Tensor | None, lengthscale: Tensor, scale: Tensor
         x1, x2 = x1 / lengthscale, None if x2 is None else x2 / lengthscale
         lengthscale = torch.ones_like(lengthscale[..., :1])
     return cast(Tensor, _ScaledRBF.apply(x1, x2, lengthscale, scale))
+
+
+def leading_rbf(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Tensor:
+    """Kernel s·exp(−|a − b|² / 2ℓ²) of all rows with the first ``count`` of them, in one block.
+
+    This is what a training step needs: the first rows are those observed, so K₁₁ and K₂₁ lie above each other.
+
+    Args:
+        x: Rows, shape ``(..., n, d)``.
+        count: Number of leading rows.
+        lengthscale: Shape ``(..., 1, 1)``, or ``(..., 1, d)`` for one a column.
+        scale: Shape ``(...)``.
+
+    Returns:
+        Covariances ``(..., n, count)``; the diagonal is exactly ``scale``.
+
+    Example:
+        >>> leading_rbf(torch.zeros(3, 1), 2, torch.ones(1, 1), torch.tensor(4.0)).shape
+        torch.Size([3, 2])
+    """
+    if lengthscale.shape[-1] > 1:
+        x = x / lengthscale
+        lengthscale = torch.ones_like(lengthscale[..., :1])
+    return cast(Tensor, _LeadingRBF.apply(x, count, lengthscale, scale))

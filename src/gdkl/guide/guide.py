@@ -18,7 +18,7 @@ from gdkl.gp import (
     take_targets,
 )
 from gdkl.guide.evidence import fit_by_evidence
-from gdkl.numerics import DataError, require_memory, tensor_bytes
+from gdkl.numerics import DataError, limit_threads, require_memory, tensor_bytes
 
 _MATRIX_NAME = "the guide's kernel matrix"
 
@@ -56,40 +56,33 @@ class Guide:
             Means and variances, ``(..., members, outputs, n2)``.
         """
         observed, held_out = split
-        K11, K21 = self._blocks(observed, held_out)
         variances = self.gram.diagonal(dim1=-2, dim2=-1)
         k22 = torch.take_along_dim(variances.expand(*held_out.shape[:-1], -1), held_out, dim=-1)
-        y1 = take_targets(self.targets, observed)
         # Work on the normalised Gram with the noise divided by the scale: one product less, and outputs
         # whose ratio is the same could share a factor.
         unit = condition(
-            K11.unsqueeze(-3),
-            K21.unsqueeze(-3),
+            self._block(split).unsqueeze(-3),
             k22.unsqueeze(-2),
-            y1,
+            take_targets(self.targets, observed),
             self.noise / self.scale,
             name=_MATRIX_NAME,
         )
         return Marginals(unit.mean, self.scale.unsqueeze(-1) * unit.variance)
 
-    def _blocks(self, observed: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
-        """K₁₁ and K₂₁ of each split: whole rows first, then columns, which is faster than entry by entry."""
-        members = self.gram.shape[0]
-        K11 = self.gram.new_empty(*observed.shape, observed.shape[-1])
-        K21 = self.gram.new_empty(*held_out.shape, observed.shape[-1])
-        flat = (value.flatten(0, -3) for value in (K11, K21))
-        indices = (index.flatten(0, -2) for index in (observed, held_out))
-        for count, (k11, k21, one, two) in enumerate(zip(*flat, *indices, strict=True)):
-            columns = self.gram[count % members].index_select(1, one)
-            torch.index_select(columns, 0, one, out=k11)
-            torch.index_select(columns, 0, two, out=k21)
-        return K11, K21
+    def _block(self, split: Split) -> Tensor:
+        """K₁₁ with K₂₁ below it for each split: whole rows first, then columns, twice as fast as entry by entry."""
+        members, n = self.gram.shape[:2]
+        observed, order = (index.flatten(0, -2) for index in (split.observed, torch.cat(split, dim=-1)))
+        first_row = n * (torch.arange(len(order), device=order.device) % members).unsqueeze(-1)
+        rows = self.gram.flatten(0, 1).index_select(0, (order + first_row).flatten()).unflatten(0, order.shape)
+        block = torch.gather(rows, -1, observed.unsqueeze(-2).expand(*order.shape, -1))
+        return block.unflatten(0, split.observed.shape[:-1])
 
     def bytes_per_split(self) -> int:
         """Peak memory that `posterior` takes for one split of all members."""
         members, outputs, n = self.targets.shape
-        # K11, its noisy copy, its factor, and the right-hand side with its solution.
-        return members * outputs * tensor_bytes(5, n // 2 + 1, n // 2 + 1, dtype=self.gram.dtype)
+        # Whole rows, K11 and K21, K11 with its noise, its factor, and the solution.
+        return members * outputs * tensor_bytes(9, n // 2 + 1, n // 2 + 1, dtype=self.gram.dtype)
 
     def predictor(self, rows: Tensor) -> ExactPosterior:
         """The guide as a model of its own, conditioned on all rows ``(members, n, d)``."""
@@ -114,6 +107,11 @@ def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_fl
         remedy="Train on fewer rows.",
         device=rows.device,
     )
+    with limit_threads(n):
+        return _fit_guide(kernel, rows, targets, noise_floor)
+
+
+def _fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, noise_floor: float) -> Guide:
     gram = kernel.gram(rows)
     normaliser = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     if not bool((normaliser > 0).all()) or not bool(torch.isfinite(normaliser).all()):

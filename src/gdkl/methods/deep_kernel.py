@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
@@ -18,7 +19,6 @@ from gdkl.gp import (
     Marginals,
     Noise,
     Split,
-    condition,
     rbf_kernel,
     take_rows,
     take_targets,
@@ -26,7 +26,14 @@ from gdkl.gp import (
 from gdkl.methods.data import TrainingData
 from gdkl.methods.fitted import FittedModel
 from gdkl.nets import MLP, Members
-from gdkl.numerics import DataError, OptionError, require_memory, tensor_bytes
+from gdkl.numerics import (
+    DataError,
+    OptionError,
+    keep_freed_memory,
+    limit_threads,
+    require_memory,
+    tensor_bytes,
+)
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import Callback, Checkpoint, History, Schedule, generator_state, seeded, train_full_batch
 
@@ -63,6 +70,20 @@ class DeepKernelOptions:
     checkpoint: Checkpoint | None = None
 
 
+class HeldOut(NamedTuple):
+    """A student and the held-out rows of a split: what an objective is made of.
+
+    Attributes:
+        q: Latent marginals q(f | x, D1), ``(members, outputs, n2)``.
+        y: Targets, same shape.
+        noise: The student's noise variance, ``(members, outputs)``.
+    """
+
+    q: Marginals
+    y: Tensor
+    noise: Tensor
+
+
 class DeepKernel(nn.Module):
     """Network, kernel and noise of all members.
 
@@ -78,26 +99,21 @@ class DeepKernel(nn.Module):
         self.kernel = kernel
         self.noise = noise
 
-    def split_marginals(self, data: TrainingData, split: Split) -> Marginals:
-        """Latent marginals q(f | x, D1) on the held-out rows, ``(members, outputs, n2)``.
+    def split_marginals(self, data: TrainingData, split: Split) -> HeldOut:
+        """What the student believes about the held-out rows given the observed ones.
 
         The network sees all rows once; only K₁₁, K₂₁ and a diagonal are formed.
         """
-        features = self.network(data.rows)
-        observed = take_rows(features, split.observed).unsqueeze(-3)
-        held_out = take_rows(features, split.held_out).unsqueeze(-3)
-        return condition(
-            self.kernel.gram(observed),
-            self.kernel.cross(held_out, observed),
-            self.kernel.diagonal(held_out),
-            take_targets(data.targets, split.observed),
-            self.noise(),
-            name=_MATRIX_NAME,
-        )
+        order, n1 = torch.cat(split, dim=-1), split.observed.shape[-1]
+        targets, noise = take_targets(data.targets, order), self.noise()
+        # Sorting the rows, not the features, leaves nothing to differentiate.
+        features = self.network(take_rows(data.rows, order)).unsqueeze(-3)
+        q = self.kernel.split_posterior(features, targets[..., :n1], noise, name=_MATRIX_NAME)
+        return HeldOut(q, targets[..., n1:], noise)
 
     def gram(self, data: TrainingData) -> Tensor:
         """Kernel over all training rows, ``(members, outputs, n, n)``."""
-        return self.kernel.gram(self.network(data.rows).unsqueeze(-3))
+        return self.kernel.leading(self.network(data.rows).unsqueeze(-3), data.n)
 
 
 def build_deep_kernel(data: TrainingData, options: DeepKernelOptions) -> DeepKernel:
@@ -191,6 +207,9 @@ def train_deep_kernel(
     )
     device = data.rows.device
     with ExitStack() as alone:
+        if device.type == "cpu":
+            alone.enter_context(limit_threads(data.n))
+            alone.enter_context(keep_freed_memory())
         with seeded(options.seed, device):
             model = build_deep_kernel(data, options)
             if start is not None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from enum import StrEnum
 
-from gdkl.gp import Marginals, Split, take_targets
+import torch
+
+from gdkl.gp import Marginals, Split
 from gdkl.guide import ClassGuide, Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
-from gdkl.numerics import rows_per_chunk
+from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, threads_for
 from gdkl.objectives import ObjectiveValue, distillation, guided, predictive
 from gdkl.training import SplitSampler
 
-#: The guide's posteriors for at most this many coming splits are computed in one batched call.
+#: Splits for which the guide's posteriors are computed ahead of the loop.
 _SPLITS_AHEAD = 64
+
+#: On a CPU a batched call takes as many splits as stay in its cache.
+_CACHE_BYTES = 8 * 2**20
 
 
 class SplitObjective(StrEnum):
@@ -46,49 +54,70 @@ def fit_gdkl(
         beta: Weight of the KL term.
         objective: What is minimised over the splits.
     """
-
-    def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
-        sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
-        ahead: Iterator[tuple[Split, Marginals]] | None = None
-
-        def loss(step: int) -> ObjectiveValue:
-            nonlocal ahead
-            # Made at the first step that is asked for, which in a resumed run is a later one.
-            ahead = ahead or guided_splits(guide, sampler, start=step)
-            split, p = next(ahead)
-            q = model.split_marginals(data, split)
-            y = take_targets(data.targets, split.held_out)
-            if objective is SplitObjective.GUIDED:
-                return guided(q, p, y, model.noise(), beta)
-            if objective is SplitObjective.DISTILLATION:
-                return distillation(q, p)
-            return predictive(q, y, model.noise())
-
-        return loss
-
     # K11, K21, the factor and the solve, each with a gradient of its size.
     step_bytes = matrix_bytes(data, data.n // 2 + 1, count=12)
-    return train_deep_kernel(data, options, make_loss, train_bytes=step_bytes)
+    with spare_thread(data.rows.device, data.n) as spare:
+
+        def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
+            sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
+            ahead: Iterator[tuple[Split, Marginals]] | None = None
+
+            def loss(step: int) -> ObjectiveValue:
+                nonlocal ahead
+                # Made at the first step that is asked for, which in a resumed run is a later one.
+                ahead = ahead or guided_splits(guide, sampler, spare, start=step)
+                split, p = next(ahead)
+                q, y, noise = model.split_marginals(data, split)
+                if objective is SplitObjective.GUIDED:
+                    return guided(q, p, y, noise, beta)
+                if objective is SplitObjective.DISTILLATION:
+                    return distillation(q, p)
+                return predictive(q, y, noise)
+
+            return loss
+
+        return train_deep_kernel(data, options, make_loss, train_bytes=step_bytes)
+
+
+@contextmanager
+def spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]:
+    """A thread for the guide beside the student's one, on a CPU: a GPU computes ahead of Python anyway."""
+    if device.type != "cpu" or threads_for(rows) > 1:
+        yield None
+        return
+    with ThreadPoolExecutor(1, "guide", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def guided_splits(
-    guide: Guide | ClassGuide, sampler: SplitSampler, start: int = 0
+    guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None = None, *, start: int = 0
 ) -> Iterator[tuple[Split, Marginals]]:
-    """Endless splits with the guide's marginals on each, computed for many splits at a time.
+    """Endless splits with the guide's marginals on each, computed for many splits ahead of the loop.
 
     Args:
-        guide: Says what it believes about each split's held-out rows.
-        sampler: Draws the splits.
+        guide: What answers for each split.
+        sampler: Where the splits come from; drawn in the caller's thread, so that a seed means the same splits always.
+        spare: Where the guide's answers are computed meanwhile; None for the caller's thread, a batch at a time.
         start: Splits to leave out at the beginning: those of steps that a resumed run has taken.
     """
     per_split = guide.bytes_per_split() * max(1, sampler.members // guide.gram.shape[0])
-    count = min(_SPLITS_AHEAD, rows_per_chunk(per_split))
+    on_cpu = guide.gram.device.type == "cpu"
+    count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _CACHE_BYTES if on_cpu else DEFAULT_BUDGET))
+    batches = 1 if spare is None else -(-_SPLITS_AHEAD // count)
     while start >= count:
         sampler.draw(count)
         start -= count
+    pending: deque[tuple[Split, Future[Marginals] | Marginals]] = deque()
     while True:
-        splits = sampler.draw(count)
-        p = guide.posterior(splits)
+        while len(pending) < batches:
+            splits = sampler.draw(count)
+            answer = guide.posterior(splits) if spare is None else spare.submit(guide.posterior, splits)
+            pending.append((splits, answer))
+        splits, answer = pending.popleft()
+        p = answer.result() if isinstance(answer, Future) else answer
         for index in range(start, count):
             yield (
                 Split(splits.observed[index], splits.held_out[index]),

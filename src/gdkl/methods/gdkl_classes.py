@@ -15,7 +15,6 @@ from gdkl.gp import (
     Split,
     condition_on_labels,
     squared_distances,
-    take_targets,
 )
 from gdkl.guide import ClassGuide
 from gdkl.methods.class_data import ClassData
@@ -63,9 +62,9 @@ def fit_gdkl_classes(
                 for _ in range(step):
                     draw()
             split, p = next(ahead)
-            q = model.split_marginals(data, split)
+            q, y, noise = model.split_marginals(data, split)
             if data.likelihood is ClassLikelihood.GAUSSIAN:
-                return guided(q, p, take_targets(data.targets, split.held_out), model.noise(), beta)
+                return guided(q, p, y, noise, beta)
             return guided_classes(q, p, data.held_out_labels(split), draw(), beta)
 
         return loss

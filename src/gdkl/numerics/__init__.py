@@ -17,8 +17,10 @@ from gdkl.numerics.errors import (
     OptionError,
 )
 from gdkl.numerics.files import write_atomically
+from gdkl.numerics.heap import keep_freed_memory
 from gdkl.numerics.memory import available_memory, require_memory, tensor_bytes
 from gdkl.numerics.placement import resolve_device, resolve_dtype
+from gdkl.numerics.threads import limit_threads, threads_for
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -37,11 +39,14 @@ __all__ = [
     "available_memory",
     "cholesky",
     "chunk_slices",
+    "keep_freed_memory",
+    "limit_threads",
     "map_rows",
     "require_memory",
     "resolve_device",
     "resolve_dtype",
     "rows_per_chunk",
     "tensor_bytes",
+    "threads_for",
     "write_atomically",
 ]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from gdkl.gp import Marginals, evidence_terms
 
@@ -63,9 +65,34 @@ def guided(q: Marginals, p: Marginals, y: Tensor, noise: Tensor, beta: float | T
         >>> float(guided(q, q, 0 * one, torch.ones(1, 1), beta=1.0).terms["kl"])
         0.0
     """
-    ell = _mean(expected_negative_log_likelihood(q, y, noise.unsqueeze(-1)))
-    kl = _mean(gaussian_kl(q, p))
+    ell, kl = cast("tuple[Tensor, Tensor]", _GuidedTerms.apply(q.mean, q.variance, p.mean, p.variance, y, noise))
     return ObjectiveValue(ell + beta * kl, {"ell": ell, "kl": kl})
+
+
+class _GuidedTerms(Function):
+    """Means of E_q[−log p(y|f)] and KL(q‖p) with their gradients written out: the step differentiates them often."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, mean: Tensor, variance: Tensor, p_mean: Tensor, p_variance: Tensor, y: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        q, p, noise = Marginals(mean, variance), Marginals(p_mean, p_variance), noise.unsqueeze(-1)
+        ctx.save_for_backward(mean, variance, p_mean, p_variance, y, noise)
+        return _mean(expected_negative_log_likelihood(q, y, noise)), _mean(gaussian_kl(q, p))
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        mean, variance, p_mean, p_variance, y, noise = cast("tuple[Tensor, ...]", ctx.saved_tensors)
+        of_ell, of_kl = (value[:, None, None] / (y.shape[-2] * y.shape[-1]) for value in gradients)
+        error = mean - y
+        by_noise, by_p = of_ell / noise, of_kl / p_variance
+        grad_mean = error * by_noise + (mean - p_mean) * by_p
+        grad_variance = 0.5 * (by_noise + by_p - of_kl / variance)
+        grad_noise = 0.5 * (by_noise * (1 - (error.square() + variance) / noise)).sum(dim=-1)
+        return grad_mean, grad_variance, None, None, None, grad_noise
 
 
 def distillation(q: Marginals, p: Marginals) -> ObjectiveValue:

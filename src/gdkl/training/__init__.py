@@ -2,13 +2,14 @@
 
 from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport, as_callbacks
 from gdkl.training.checkpoint import Checkpoint
-from gdkl.training.full_batch import Schedule, TrainingOutcome, train_full_batch
+from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, train_full_batch
 from gdkl.training.randomness import generator_state, seeded
 from gdkl.training.splits import SplitSampler
 
 __all__ = [
     "Callback",
     "Checkpoint",
+    "Decay",
     "EarlyStopping",
     "History",
     "ProgressDisplay",

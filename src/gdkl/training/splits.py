@@ -39,5 +39,8 @@ class SplitSampler:
         shape = (count, self.members, self.n)
         order = torch.rand(shape, generator=self._generator, dtype=torch.float32).argsort(dim=-1)
         half = self.n // 2
-        order = order.to(self.device)
-        return Split(order[..., :half], order[..., half:])
+        # In order inside each half: rows are then picked from memory as they lie there.
+        observed, held_out = (
+            part.sort(dim=-1).values.to(self.device) for part in (order[..., :half], order[..., half:])
+        )
+        return Split(observed, held_out)
