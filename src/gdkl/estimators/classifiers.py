@@ -190,7 +190,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
     def __init__(
         self,
         *,
-        beta: float = 1.0,
+        beta: float = 3.0,
         n_iter: int = 500,
         likelihood: str = "dirichlet",
         guide: GuideKernel | str | None = None,
