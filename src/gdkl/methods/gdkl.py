@@ -56,7 +56,7 @@ def fit_gdkl(
     """
     # K11, K21, the factor and the solve, each with a gradient of its size.
     step_bytes = matrix_bytes(data, data.n // 2 + 1, count=12)
-    with spare_thread(data.rows.device, data.n) as spare:
+    with _spare_thread(data.rows.device, data.n) as spare:
 
         def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
             sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
@@ -80,7 +80,7 @@ def fit_gdkl(
 
 
 @contextmanager
-def spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]:
+def _spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]:
     """A thread for the guide beside the student's one, on a CPU: a GPU computes ahead of Python anyway."""
     if device.type != "cpu" or threads_for(rows) > 1:
         yield None
@@ -93,7 +93,7 @@ def spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]:
 
 
 def guided_splits(
-    guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None = None, *, start: int = 0
+    guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None = None, start: int = 0
 ) -> Iterator[tuple[Split, Marginals]]:
     """Endless splits with the guide's marginals on each, computed for many splits ahead of the loop.
 
@@ -107,10 +107,10 @@ def guided_splits(
     on_cpu = guide.gram.device.type == "cpu"
     count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _CACHE_BYTES if on_cpu else DEFAULT_BUDGET))
     batches = 1 if spare is None else -(-_SPLITS_AHEAD // count)
+    pending: deque[tuple[Split, Future[Marginals] | Marginals]] = deque()
     while start >= count:
         sampler.draw(count)
         start -= count
-    pending: deque[tuple[Split, Future[Marginals] | Marginals]] = deque()
     while True:
         while len(pending) < batches:
             splits = sampler.draw(count)
