@@ -135,7 +135,7 @@ def test_history_has_the_objectives_terms():
     X, y = table(30)
     history = MAKERS["gdkl"]().fit(X, y).history_
     assert list(history.columns) == ["step", "objective", "ell", "kl", "noise", "learning_rate"]
-    np.testing.assert_allclose(history.objective, history.ell + history.kl)
+    np.testing.assert_allclose(history.objective, history.ell + 3 * history.kl)
     assert {"data_fit", "complexity"} <= set(MAKERS["dkl"]().fit(X, y).history_.columns)
     assert {"nll"} <= set(MAKERS["nn"]().fit(X, y).history_.columns)
     assert MAKERS["gdkl"](n_iter=7).fit(X, y).n_iter_ == 7
