@@ -68,11 +68,12 @@ def test_an_nngp_is_the_dense_computation():
     K = guide.kernel(scaled)
     scale = float(model.model_.posterior.kernel.scale[0, 0])
     noise = float(model.model_.noise[0, 0])
+    share = model.guide_report_.label_share[0]
     mean, variance = np.zeros((10, 3)), np.zeros((10, 3))
     for c in range(3):
         alpha = 0.01 + (y[:30] == c)
         own = np.log(1 / alpha + 1)
-        inverse = np.linalg.inv(scale * K[:30, :30] + np.diag(own + noise))
+        inverse = np.linalg.inv(scale * K[:30, :30] + np.diag(share * own + noise))
         cross = scale * K[30:, :30]
         mean[:, c] = cross @ inverse @ (np.log(alpha) - own / 2)
         variance[:, c] = scale * np.diag(K)[30:] - np.einsum("ij,jk,ik->i", cross, inverse, cross)
@@ -134,7 +135,7 @@ def test_history_has_the_objectives_terms():
     X, y = table(30)
     history = MAKERS["gdkl"]().fit(X, y).history_
     assert list(history.columns) == ["step", "objective", "ell", "kl", "noise", "learning_rate"]
-    np.testing.assert_allclose(history.objective, history.ell + history.kl)
+    np.testing.assert_allclose(history.objective, history.ell + 3 * history.kl)
     assert {"data_fit", "complexity"} <= set(MAKERS["dkl"]().fit(X, y).history_.columns)
     assert {"nll"} <= set(MAKERS["nn"]().fit(X, y).history_.columns)
     assert MAKERS["gdkl"](n_iter=7).fit(X, y).n_iter_ == 7
@@ -143,9 +144,8 @@ def test_history_has_the_objectives_terms():
 def test_beta_weighs_the_guide():
     """A heavier guide is followed more closely: the same guide, the same steps, a smaller distance to it."""
     X, y = table(60)
-    distances = [MAKERS["gdkl"](beta=beta, n_iter=200).fit(X, y).history_.kl[-30:].mean() for beta in (0.01, 1.0, 30.0)]
-    assert distances[0] > 1.1 * distances[1]
-    assert distances[1] > 1.1 * distances[2]
+    distances = [MAKERS["gdkl"](beta=beta, n_iter=300).fit(X, y).history_.kl[-50:].mean() for beta in (0.0, 30.0)]
+    assert distances[0] > 1.3 * distances[1]
 
 
 @PROCESSES
@@ -230,7 +230,14 @@ def test_the_search_for_a_guide_is_reported():
     X, y = table(60)
     model = MAKERS["gdkl"](guide="auto").fit(X, y)
     report = model.guide_report_
-    assert list(report.columns) == ["guide", "held_out_log_likelihood", "held_out_accuracy", "scale", "chosen"]
+    assert list(report.columns) == [
+        "guide",
+        "held_out_log_likelihood",
+        "held_out_accuracy",
+        "scale",
+        "label_share",
+        "chosen",
+    ]
     assert len(report) > 4
     assert report.held_out_log_likelihood.is_monotonic_decreasing
     assert report.chosen.tolist() == [True] + [False] * (len(report) - 1)

@@ -70,7 +70,8 @@ class GuidedClassifier(ClassifierBase):
 
     Attributes after ``fit``:
         guide_: The guide that was used.
-        guide_report_: DataFrame, one row a guide that was tried, the best first.
+        guide_report_: DataFrame, one row a guide that was tried, the best first: how well it predicts held-out labels,
+            at which output scale, and with which share of the labels' own variances.
     """
 
     guide: Any
@@ -107,6 +108,7 @@ class GuidedClassifier(ClassifierBase):
                     "held_out_log_likelihood": trial.log_likelihood,
                     "held_out_accuracy": trial.accuracy,
                     "scale": trial.scale,
+                    "label_share": trial.label_share,
                 }
                 for trial in trials
             ]
@@ -129,6 +131,7 @@ class GuidedClassifier(ClassifierBase):
                     "held_out_log_likelihood": float(guide.held_out_log_likelihood.mean()),
                     "held_out_accuracy": float(guide.held_out_accuracy.mean()),
                     "scale": float(guide.own_scale.mean()),
+                    "label_share": float(guide.label_share.mean()),
                 }
             ]
         self.guide_report_ = pd.DataFrame(report).assign(chosen=[True] + [False] * (len(report) - 1))
@@ -187,7 +190,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
     def __init__(
         self,
         *,
-        beta: float = 1.0,
+        beta: float = 3.0,
         n_iter: int = 500,
         likelihood: str = "dirichlet",
         guide: GuideKernel | str | None = None,

@@ -45,6 +45,10 @@ class LabelTargets(NamedTuple):
     values: Tensor
     noise: Tensor
 
+    def share(self, part: Tensor) -> LabelTargets:
+        """The same targets with a share of their variances, ``(members,)``."""
+        return LabelTargets(self.values, self.noise * part[:, None, None])
+
 
 def label_targets(
     labels: Tensor, n_classes: int, likelihood: ClassLikelihood, dtype: torch.dtype = torch.float64

@@ -2,8 +2,8 @@
 
 Evidence prefers scales at which the guide is far too unsure of labels, and a student follows its guide. So the guide
 is asked: given the labels of one random half, how probable are those of the other? The output scale that answers best
-over several splits, times `STUDENT_MULTIPLE`, is the one that the student is guided by. docs/method.md has the
-measurements behind both.
+over several splits, times `STUDENT_MULTIPLE`, is the one that the student is guided by. In the same way held-out labels
+decide how much of the labels' own variances a prediction carries. docs/method.md has the measurements behind all three.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ _MATRIX_NAME = "the guide's kernel matrix"
 #: The student's guide has this many times the output scale at which the guide alone predicts held-out labels best.
 STUDENT_MULTIPLE = 1.0
 
+#: Shares of the labels' own variances that are tried for prediction. The whole is kept unless held-out labels speak
+#: clearly for less: an improvement of the negative log-likelihood by this part of it.
+_SHARES = (1.0, 0.3, 0.1)
+_CLEARLY = 0.05
+
 #: Output scales that are tried, over a Gram of mean diagonal one: powers of two.
 _SCALES = tuple(2.0**power for power in range(-2, 15))
 #: Random halvings of the training rows that a scale is judged by.
@@ -61,9 +66,10 @@ class ClassGuide:
         scale: Output scale as the student sees it, ``(members,)``.
         noise: Noise variance beside that of the labels, ``(members,)``.
         own_scale: Output scale at which the guide alone predicts best, ``(members,)``.
+        label_share: Share of the labels' own variances that predictions carry, ``(members,)``.
         held_out_log_likelihood: Log probability of held-out labels at that scale, ``(members,)``.
         held_out_accuracy: Part of the held-out labels that it gets right, ``(members,)``.
-        curve: Held-out log-likelihood by output scale, averaged over members.
+        curve: Held-out log-likelihood by output scale with the labels' whole variances, averaged over members.
     """
 
     kernel: KernelFunction
@@ -73,6 +79,7 @@ class ClassGuide:
     scale: Tensor
     noise: Tensor
     own_scale: Tensor
+    label_share: Tensor
     held_out_log_likelihood: Tensor
     held_out_accuracy: Tensor
     curve: Mapping[float, float]
@@ -110,7 +117,9 @@ class ClassGuide:
         scale = (self.own_scale / self.normaliser).unsqueeze(-1).expand(-1, classes).contiguous()
         noise = self.noise.unsqueeze(-1).expand(-1, classes).contiguous()
         # The scale is in the precision of the algebra, and so is what it multiplies.
-        return condition_on_labels(ScaledKernel(self.kernel, scale), rows, self.targets, noise, name=_MATRIX_NAME)
+        return condition_on_labels(
+            ScaledKernel(self.kernel, scale), rows, self.targets.share(self.label_share), noise, name=_MATRIX_NAME
+        )
 
 
 def _blocks(gram: Tensor, split: Split) -> tuple[Tensor, Tensor, Tensor]:
@@ -167,18 +176,27 @@ def fit_class_guide(
         own, noise = (value.log().mean(dim=-1).exp() for value in (fit.scale, fit.noise))
         trial = try_scales(gram, targets, labels, likelihood, own.unsqueeze(-1), noise, seed)
         multiple = 1.0
+        trials = [trial]
     else:
         noise = torch.full_like(normaliser, NOISE_START)
         grid = torch.tensor(_SCALES, dtype=dtype, device=gram.device).expand(members, -1)
-        trial = try_scales(gram, targets, labels, likelihood, grid, noise, seed)
+        parts = [targets.share(torch.full_like(normaliser, share)) for share in _SHARES]
+        trials = [try_scales(gram, part, labels, likelihood, grid, noise, seed) for part in parts]
         multiple = STUDENT_MULTIPLE
-    best = trial.log_likelihood.argmax(dim=-1, keepdim=True)
+    # (shares, members): the best scale for each share, and what it reaches.
+    best = torch.stack([trial.log_likelihood.argmax(dim=-1) for trial in trials]).unsqueeze(-1)
     own, value, accuracy = (
-        values.gather(-1, best).squeeze(-1) for values in (trial.scales, trial.log_likelihood, trial.accuracy)
+        torch.stack(list(values)).gather(-1, best).squeeze(-1)
+        for values in zip(*((trial.scales, trial.log_likelihood, trial.accuracy) for trial in trials), strict=True)
     )
-    seen = multiple * own if scale is None else torch.full_like(own, scale)
-    means = zip(trial.scales.mean(dim=0).tolist(), trial.log_likelihood.mean(dim=0).tolist(), strict=True)
-    return ClassGuide(kernel, gram, normaliser, targets, seen, noise, own, value, accuracy, dict(means))
+    first = own[0]
+    chosen = torch.where(value.amax(dim=0) > (1 - _CLEARLY) * value[0], value.argmax(dim=0), 0)
+    own, value, accuracy = (values.gather(0, chosen[None]).squeeze(0) for values in (own, value, accuracy))
+    share = torch.tensor(_SHARES, dtype=dtype, device=gram.device)[chosen]
+    seen = multiple * first if scale is None else torch.full_like(own, scale)
+    whole = trials[0]
+    means = zip(whole.scales.mean(dim=0).tolist(), whole.log_likelihood.mean(dim=0).tolist(), strict=True)
+    return ClassGuide(kernel, gram, normaliser, targets, seen, noise, own, share, value, accuracy, dict(means))
 
 
 @dataclass(frozen=True)

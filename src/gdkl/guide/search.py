@@ -33,6 +33,7 @@ class Trial:
         log_likelihood: Mean log probability of held-out labels at its best scale.
         accuracy: Part of them that it gets right.
         scale: That best scale.
+        label_share: Share of the labels' own variances that it predicts best with.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Trial:
     log_likelihood: float
     accuracy: float
     scale: float
+    label_share: float
 
 
 def table_guides() -> dict[str, InfiniteNetwork]:
@@ -138,6 +140,7 @@ def search_guides(
                 float(guide.held_out_log_likelihood.mean()),
                 float(guide.held_out_accuracy.mean()),
                 float(guide.own_scale.mean()),
+                float(guide.label_share.mean()),
             )
         )
     if not trials:

@@ -80,15 +80,16 @@ def fit_gdkl_classes(
         make_loss,
         train_bytes=step_bytes,
         start=lambda model: start_from(model, data, guide.scale),
-        finish=lambda model, features: condition_classes(model, features, data),
+        finish=lambda model, features: condition_classes(model, features, data, guide.label_share),
     )
 
 
-def condition_classes(model: DeepKernel, features: Tensor, data: ClassData) -> ExactPosterior:
-    """The trained deep kernel conditioned on all rows, with the variances that the labels carry."""
-    return condition_on_labels(
-        model.kernel, features, data.label_targets, model.noise(), name="the deep kernel's matrix"
-    )
+def condition_classes(
+    model: DeepKernel, features: Tensor, data: ClassData, label_share: Tensor | None = None
+) -> ExactPosterior:
+    """The trained deep kernel conditioned on all rows, with the variances that the labels carry, or a share of them."""
+    targets = data.label_targets if label_share is None else data.label_targets.share(label_share)
+    return condition_on_labels(model.kernel, features, targets, model.noise(), name="the deep kernel's matrix")
 
 
 @torch.no_grad()
