@@ -177,6 +177,29 @@ def test_the_rbf_split_posterior_is_the_two_steps_in_one(noise):
         torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-10)
 
 
+def test_a_step_of_a_few_hundred_rows_is_the_plain_reading():
+    """Several blocks in the product, against autograd through torch's own operations."""
+    n, n1 = 420, 300
+    x, y1, weights = _random(1, 1, n, 5), _random(1, 1, n1, seed=1), _random(2, 1, 1, n - n1, seed=2)
+    start = [x, torch.tensor([[[[2.0]]]]).double(), torch.tensor([[1.5]]).double(), torch.tensor([[0.02]]).double()]
+    results = []
+    for plain in (False, True):
+        x, lengthscale, scale, noise = inputs = [value.clone().requires_grad_() for value in start]
+        if plain:
+            distances = (x.unsqueeze(-2) - x[..., None, :n1, :]).square().sum(dim=-1)
+            K = scale[..., None, None] * torch.exp(-0.5 * distances / lengthscale.square())
+            C = K[..., :n1, :] + noise[..., None, None] * torch.eye(n1, dtype=torch.float64)
+            A = torch.linalg.solve_triangular(torch.linalg.cholesky(C), K[..., n1:, :].mT, upper=False)
+            v = torch.linalg.solve_triangular(torch.linalg.cholesky(C), y1.unsqueeze(-1), upper=False)
+            mean, variance = (A.mT @ v).squeeze(-1), scale.unsqueeze(-1) - A.square().sum(dim=-2)
+        else:
+            mean, variance = rbf_split_posterior(x, y1, lengthscale, scale, noise, name="K")
+        gradients = torch.autograd.grad((weights[0] * mean + weights[1] * variance).sum(), inputs)
+        results.append((mean, variance, *gradients))
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10 * float(expected.detach().abs().max()))
+
+
 def test_the_leading_block_of_any_kernel_comes_from_gpytorch():
     kernel = GPyTorchKernel(gpytorch.kernels.MaternKernel(nu=2.5).double())
     x = _random(5, 3)

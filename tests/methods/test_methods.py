@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,13 +15,23 @@ from torch import nn
 
 import dense
 from gdkl import infinite
-from gdkl.gp import GPyTorchKernel
+from gdkl.gp import NOISE_FLOOR, NOISE_START, GPyTorchKernel
 from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.methods import DeepKernelOptions, SplitObjective, TrainingData, fit_dkl, fit_gdkl, fit_gp, fit_nngp
+from gdkl.methods import (
+    DeepKernelOptions,
+    SplitObjective,
+    TrainingData,
+    cost,
+    exact_cost,
+    fit_dkl,
+    fit_gdkl,
+    fit_gp,
+    fit_nngp,
+)
 from gdkl.methods.deep_kernel import build_deep_kernel
 from gdkl.methods.gdkl import guided_splits
 from gdkl.nets import MLP
-from gdkl.numerics import DataError
+from gdkl.numerics import DataError, GdklWarning, MemoryLimitError, NotPositiveDefiniteError
 from gdkl.training import Schedule, SplitSampler
 
 
@@ -153,3 +169,68 @@ def test_data_of_the_wrong_shape_is_refused():
     data = _data()
     with pytest.raises(DataError, match="feature_net"):
         build_deep_kernel(data, DeepKernelOptions(Schedule(1), feature_net=lambda columns: nn.Linear(columns + 1, 2)))
+
+
+def test_a_spare_thread_changes_nothing():
+    data = _data(1)
+    with ThreadPoolExecutor(1) as pool:
+        beside = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool)
+        inline = guided_splits(_guide(data), SplitSampler(16, 1, seed=0))
+        for _ in range(80):
+            (split, p), (other_split, other_p) = next(beside), next(inline)
+            assert torch.equal(split.observed, other_split.observed)
+            assert torch.equal(split.held_out, other_split.held_out)
+            torch.testing.assert_close(p.mean, other_p.mean, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(p.variance, other_p.variance, rtol=1e-12, atol=1e-12)
+
+
+def test_an_error_of_the_guide_reaches_the_caller():
+    data = _data(1)
+    broken = replace(_guide(data), gram=torch.full((1, 16, 16), math.nan, dtype=torch.float64))
+    with ThreadPoolExecutor(1) as pool, pytest.raises(NotPositiveDefiniteError):
+        next(guided_splits(broken, SplitSampler(16, 1, seed=0), pool))
+
+
+def test_fits_leave_threads_as_they_were():
+    before = torch.get_num_threads()
+    data = _data(1)
+    fit_gdkl(data, _guide(data), _options())
+    assert torch.get_num_threads() == before
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("guide")]
+
+
+def test_kernel_and_noise_may_go_at_a_rate_of_their_own():
+    data = _data(1)
+    options = replace(_options(), schedule=Schedule(1), kernel_rate=4.0)
+    slow, fast = (fit_gdkl(data, _guide(data), replace(options, kernel_rate=rate)) for rate in (1.0, 4.0))
+    torch.manual_seed(0)
+    start = math.log(math.expm1(NOISE_START - NOISE_FLOOR))
+
+    def raw(model):
+        return math.log(math.expm1(float(model.noise) - NOISE_FLOOR))
+
+    assert raw(fast) - start == pytest.approx(4 * (raw(slow) - start), rel=1e-3)
+
+
+def test_long_training_is_told_before_it_starts(monkeypatch):
+    rows = torch.zeros(1, 3000, 1, dtype=torch.float64)
+    data = TrainingData(rows, torch.zeros(1, 1, 3000, dtype=torch.float64))
+    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e9)
+    with pytest.warns(GdklWarning, match=r"3000 rows for 7000 steps will take about \d+ minutes"):
+        cost.check_cost(data, 7000, guided=True)
+    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cost.check_cost(data, 7000, guided=True)
+    huge = TrainingData(torch.zeros(1, 1, 1).expand(1, 10**7, 1), torch.zeros(1, 1, 1).expand(1, 1, 10**7))
+    with pytest.raises(MemoryLimitError, match="exact training on 10000000 rows"):
+        cost.check_cost(huge, 1, guided=True)
+
+
+def test_the_estimate_grows_with_the_cube_of_the_rows(monkeypatch):
+    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e9)
+    one, two = (
+        exact_cost(TrainingData(torch.zeros(1, n, 1), torch.zeros(1, 1, n)), 10, guided=True).seconds
+        for n in (2000, 4000)
+    )
+    assert two / one == pytest.approx(8, rel=1e-2)

@@ -13,22 +13,28 @@ from gdkl.estimators.base import RegressorBase
 from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel
 from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
-from gdkl.gp import NOISE_START
 from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
 from gdkl.methods import (
+    DEFAULT_KERNEL_RATE,
+    DEFAULT_LEARNING_RATE,
+    DEFAULT_STEPS,
     FittedModel,
     TrainingData,
     fit_dkl,
     fit_gdkl,
     fit_gp,
     fit_nngp,
+    guided_noise_start,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import Callback, StepReport
+from gdkl.training import Callback, Schedule, StepReport
 
 
 class DeepKernelRegressor(StudentOptions, RegressorBase):
     """What GDKL and DKL have in common: the student's options."""
+
+
+_SCHEDULES = {"fast": Schedule.fast, "published": Schedule}
 
 
 class GDKLRegressor(DeepKernelRegressor):
@@ -46,7 +52,10 @@ class GDKLRegressor(DeepKernelRegressor):
         n_members: Members of a deep ensemble that shares one guide; predictions are their mixture.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
         patience: See ``tol``.
-        learning_rate: Adam's; falls tenfold at 60 % and 80 % of the steps.
+        learning_rate: Adam's highest.
+        schedule: "fast": the rate climbs for a twentieth of the steps and falls along a cosine, kernel and noise go
+            three times as fast. "published": the paper's, which falls tenfold at 60 % and 80 %; with ``n_iter=7000,
+            learning_rate=0.01`` its protocol.
         weight_decay: On the network's weights.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64), "float32" or "float64".
@@ -67,7 +76,7 @@ class GDKLRegressor(DeepKernelRegressor):
         self,
         *,
         beta: float = 1.0,
-        n_iter: int = 7000,
+        n_iter: int = DEFAULT_STEPS,
         guide: GuideKernel | None = None,
         feature_net: FeatureNet = None,
         base_kernel: Kernel | None = None,
@@ -75,7 +84,8 @@ class GDKLRegressor(DeepKernelRegressor):
         n_members: int = 1,
         tol: float | None = None,
         patience: int | None = None,
-        learning_rate: float = 1e-2,
+        learning_rate: float = DEFAULT_LEARNING_RATE,
+        schedule: str = "fast",
         weight_decay: float = 0.0,
         device: str = "auto",
         dtype: str = "auto",
@@ -93,6 +103,7 @@ class GDKLRegressor(DeepKernelRegressor):
         self.tol = tol
         self.patience = patience
         self.learning_rate = learning_rate
+        self.schedule = schedule
         self.weight_decay = weight_decay
         self.device = device
         self.dtype = dtype
@@ -103,14 +114,17 @@ class GDKLRegressor(DeepKernelRegressor):
     def _check_options(self) -> None:
         super()._check_options()
         check_number("beta", self.beta, low=0, strict=False)
+        if self.schedule not in _SCHEDULES:
+            raise OptionError(f"schedule={self.schedule!r} is not known: use one of {', '.join(_SCHEDULES)}.")
         guide_kernel(self.guide)
+
+    def _schedule(self) -> Schedule:
+        return _SCHEDULES[self.schedule](int(self.n_iter), self.learning_rate)
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), data.rows, data.targets)
-        # The guide knows how noisy the targets are before the student has made a step; where it sees less noise than
-        # the published start, that stays.
-        start = guide.noise.clamp_min(NOISE_START).cpu()
-        options = replace(self._options(seed, callbacks), noise_start=start)
+        rate = DEFAULT_KERNEL_RATE if self.schedule == "fast" else 1.0
+        options = replace(self._options(seed, callbacks), noise_start=guided_noise_start(guide), kernel_rate=rate)
         return fit_gdkl(data.repeat(self.n_members), guide, options, beta=self.beta)
 
 

@@ -45,13 +45,17 @@ class StudentOptions:
         check_base_kernel(getattr(self, "base_kernel", None))
         as_callbacks(self.callbacks)
 
+    def _schedule(self) -> Schedule:
+        """The published schedule; an estimator with another overrides this."""
+        return Schedule(int(self.n_iter), self.learning_rate)
+
     def _options(
         self, seed: int, callbacks: Sequence[Callback], feature_net: Callable[[int], nn.Module] | None = None
     ) -> DeepKernelOptions:
         if self.tol is not None and self.patience is not None:
             callbacks = [*callbacks, EarlyStopping(self.tol, self.patience)]
         return DeepKernelOptions(
-            schedule=Schedule(int(self.n_iter), self.learning_rate),
+            schedule=self._schedule(),
             feature_net=network_builder(self.feature_net) if feature_net is None else feature_net,
             base_kernel=getattr(self, "base_kernel", None),
             weight_decay=self.weight_decay,

@@ -1,12 +1,20 @@
 """Each system of the paper as a short composition of the rooms below."""
 
 from gdkl.methods.class_data import ClassData
+from gdkl.methods.cost import Cost, exact_cost
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions
 from gdkl.methods.dkl import fit_dkl
 from gdkl.methods.dkl_classes import fit_dkl_classes
 from gdkl.methods.fitted import FittedModel
-from gdkl.methods.gdkl import SplitObjective, fit_gdkl
+from gdkl.methods.gdkl import (
+    DEFAULT_KERNEL_RATE,
+    DEFAULT_LEARNING_RATE,
+    DEFAULT_STEPS,
+    SplitObjective,
+    fit_gdkl,
+    guided_noise_start,
+)
 from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
 from gdkl.methods.nn_classes import FittedNetwork, fit_nn_classes
@@ -14,13 +22,18 @@ from gdkl.methods.nngp import fit_nngp
 from gdkl.methods.nngp_classes import fit_nngp_classes
 
 __all__ = [
+    "DEFAULT_KERNEL_RATE",
+    "DEFAULT_LEARNING_RATE",
+    "DEFAULT_STEPS",
     "ClassData",
+    "Cost",
     "DeepKernel",
     "DeepKernelOptions",
     "FittedModel",
     "FittedNetwork",
     "SplitObjective",
     "TrainingData",
+    "exact_cost",
     "fit_dkl",
     "fit_dkl_classes",
     "fit_gdkl",
@@ -29,4 +42,5 @@ __all__ = [
     "fit_nn_classes",
     "fit_nngp",
     "fit_nngp_classes",
+    "guided_noise_start",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 from functools import cache
 
 import torch
 
 from gdkl.methods.data import TrainingData
-from gdkl.numerics import tensor_bytes, threads_for
+from gdkl.numerics import GIB, GdklWarning, require_memory, tensor_bytes, threads_for
 
 #: Floating-point operations of a step in units of (n/2)³: the student's factor, two solves and a product, and the
 #: guide's factor and solve; for DKL a factor and an inverse of all rows.
@@ -22,6 +23,13 @@ _GUIDED_MATRICES, _EVIDENCE_MATRICES = 14, 8
 _OVERHEAD_SECONDS = {"cpu": 1.5e-3, "cuda": 6e-3}
 
 _TRIAL_SIZE = {"cpu": 768, "cuda": 4096}
+
+
+#: Longer than this, and the user is told before the start.
+_LONG_SECONDS = 600.0
+
+#: No machine is slower: work that is quick even at this rate needs no trial.
+_SLOWEST_RATE = 1e9
 
 
 @dataclass(frozen=True)
@@ -45,12 +53,55 @@ def exact_cost(data: TrainingData, n_iter: int, *, guided: bool) -> Cost:
         n_iter: Number of steps.
         guided: Whether each step conditions one half on the other, or takes the evidence of all rows.
     """
-    device, fits = data.rows.device, data.members * data.outputs
-    work = (_GUIDED_WORK if guided else _EVIDENCE_WORK) * (data.n / 2) ** 3 * fits
-    rate = _operations_per_second(str(device), data.rows.dtype, threads_for(data.n) if device.type == "cpu" else 0)
+    device = data.rows.device
+    work = _work(data, guided)
+    rate = _operations_per_second(str(device), data.targets.dtype, threads_for(data.n) if device.type == "cpu" else 0)
     step = work / rate + _OVERHEAD_SECONDS.get(device.type, 6e-3)
+    return Cost(n_iter * step, _bytes(data, guided))
+
+
+def check_cost(data: TrainingData, n_iter: int, *, guided: bool, more_bytes: int = 0) -> None:
+    """Refuse exact training that does not fit in memory, and tell of one that will take long.
+
+    Args:
+        data: What is trained on.
+        n_iter: Number of steps.
+        guided: As for `exact_cost`.
+        more_bytes: What else a step holds.
+
+    Raises:
+        MemoryLimitError: If a step needs more memory than there is.
+    """
+    device = data.rows.device
+    needed = _bytes(data, guided) + more_bytes
+    require_memory(needed, what=f"exact training on {data.n} rows", remedy="Train on fewer rows.", device=device)
+    if _work(data, guided) * n_iter < _SLOWEST_RATE * _LONG_SECONDS:
+        return
+    cost = exact_cost(data, n_iter, guided=guided)
+    if cost.seconds > _LONG_SECONDS:
+        warnings.warn(
+            f"exact training on {data.n} rows for {n_iter} steps will take about {cost.seconds / 60:.0f} minutes and "
+            f"{needed / GIB:.1f} GiB on {device}. Fewer rows, fewer steps (n_iter, or tol with patience) or a GPU make "
+            "it shorter.",
+            GdklWarning,
+            stacklevel=3,
+        )
+
+
+def _work(data: TrainingData, guided: bool) -> float:
+    """Floating-point operations of a step."""
+    return (_GUIDED_WORK if guided else _EVIDENCE_WORK) * (data.n / 2) ** 3 * data.members * data.outputs
+
+
+def _bytes(data: TrainingData, guided: bool) -> int:
+    """Peak memory of a step."""
     rows, count = (data.n // 2 + 1, _GUIDED_MATRICES) if guided else (data.n, _EVIDENCE_MATRICES)
-    return Cost(n_iter * step, fits * count * tensor_bytes(rows, rows, dtype=data.rows.dtype))
+    return matrix_bytes(data, rows, count)
+
+
+def matrix_bytes(data: TrainingData, rows: int, count: int) -> int:
+    """Bytes of ``count`` square matrices over ``rows`` rows for each member and output."""
+    return data.members * data.outputs * count * tensor_bytes(rows, rows, dtype=data.targets.dtype)
 
 
 @cache

@@ -23,6 +23,7 @@ from gdkl.gp import (
     take_rows,
     take_targets,
 )
+from gdkl.methods.cost import check_cost
 from gdkl.methods.data import TrainingData
 from gdkl.methods.fitted import FittedModel
 from gdkl.nets import MLP, Members
@@ -31,8 +32,6 @@ from gdkl.numerics import (
     OptionError,
     keep_freed_memory,
     limit_threads,
-    require_memory,
-    tensor_bytes,
 )
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import Callback, Checkpoint, History, Schedule, generator_state, seeded, train_full_batch
@@ -54,6 +53,7 @@ class DeepKernelOptions:
         noise_start: Initial noise variance, one for all or one a member and output.
         weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
         momentum: Of stochastic gradient descent, which then takes Adam's place.
+        kernel_rate: Learning rate of kernel and noise as a multiple of the network's.
         seed: Of the initial weights, dropout and the splits.
         callbacks: Called after each step.
         checkpoint: Where a run that may be killed keeps its state.
@@ -64,6 +64,7 @@ class DeepKernelOptions:
     base_kernel: Kernel | None = None
     noise_start: float | Tensor = NOISE_START
     weight_decay: float = 0.0
+    kernel_rate: float = 1.0
     momentum: float | None = None
     seed: int = 0
     callbacks: Sequence[Callback] = field(default=())
@@ -184,7 +185,8 @@ def train_deep_kernel(
     options: DeepKernelOptions,
     make_loss: Callable[[DeepKernel], Callable[[int], ObjectiveValue]],
     *,
-    train_bytes: int,
+    guided: bool,
+    more_bytes: int = 0,
     start: Callable[[DeepKernel], None] | None = None,
     finish: Callable[[DeepKernel, Tensor], ExactPosterior] | None = None,
 ) -> FittedModel:
@@ -194,17 +196,13 @@ def train_deep_kernel(
         data: Scaled training data.
         options: How to build and train.
         make_loss: From the deep kernel to its objective at each step.
-        train_bytes: Peak memory of a step, checked before the start.
+        guided: Whether a step conditions one half on the other, or takes the evidence of all rows: what it costs.
+        more_bytes: Memory that a step takes besides its matrices.
         start: Changes the deep kernel before training, where its first values matter.
         finish: From the trained deep kernel and its features of all rows to the posterior; None for targets whose
             noise is the learned one alone.
     """
-    require_memory(
-        train_bytes,
-        what=f"exact training on {data.n} rows",
-        remedy="Train on fewer rows.",
-        device=data.rows.device,
-    )
+    check_cost(data, options.schedule.n_iter, guided=guided, more_bytes=more_bytes)
     device = data.rows.device
     with ExitStack() as alone:
         if device.type == "cpu":
@@ -220,7 +218,7 @@ def train_deep_kernel(
             alone.enter_context(seeded(options.seed, device))
         groups = [
             {"params": list(model.network.parameters()), "weight_decay": options.weight_decay},
-            {"params": [*model.kernel.parameters(), *model.noise.parameters()]},
+            {"params": [*model.kernel.parameters(), *model.noise.parameters()], "rate": options.kernel_rate},
         ]
         history = History(every=max(1, -(-options.schedule.n_iter // HISTORY_ROWS)))
         outcome = train_full_batch(
@@ -251,8 +249,3 @@ def draws_random_numbers(network: nn.Module, rows: Tensor) -> bool:
     before = generator_state(rows.device)
     deepcopy(network).train()(rows)
     return generator_state(rows.device) != before
-
-
-def matrix_bytes(data: TrainingData, rows: int, count: int) -> int:
-    """Bytes of ``count`` square matrices over ``rows`` rows for each member and output."""
-    return data.members * data.outputs * count * tensor_bytes(rows, rows, dtype=data.rows.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gdkl.methods.data import TrainingData
-from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
+from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
 from gdkl.objectives import ObjectiveValue, marginal_likelihood
 
@@ -19,5 +19,4 @@ def fit_dkl(data: TrainingData, options: DeepKernelOptions) -> FittedModel:
 
         return loss
 
-    # K, its distances, the factor and the inverse in its gradient, each with a gradient of its size.
-    return train_deep_kernel(data, options, make_loss, train_bytes=matrix_bytes(data, data.n, count=8))
+    return train_deep_kernel(data, options, make_loss, guided=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gdkl.gp import add_diagonal
 from gdkl.methods.class_data import ClassData
-from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
+from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl_classes import condition_classes
 from gdkl.objectives import ObjectiveValue, marginal_likelihood
@@ -27,6 +27,6 @@ def fit_dkl_classes(data: ClassData, options: DeepKernelOptions) -> FittedModel:
         options,
         make_loss,
         # K, its distances, its sum with the noise, the factor and the inverse, each with a gradient of its size.
-        train_bytes=matrix_bytes(data, data.n, count=10),
+        guided=False,
         finish=lambda model, features: condition_classes(model, features, data),
     )

@@ -18,7 +18,7 @@ from gdkl.gp import (
 )
 from gdkl.guide import ClassGuide
 from gdkl.methods.class_data import ClassData
-from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, matrix_bytes, train_deep_kernel
+from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl import guided_splits
 from gdkl.numerics import tensor_bytes
@@ -69,16 +69,13 @@ def fit_gdkl_classes(
 
         return loss
 
-    half = data.n // 2 + 1
-    # K11, K21, the factor and the solve, each with a gradient of its size, and the sampled latents.
-    step_bytes = matrix_bytes(data, half, count=12) + data.members * tensor_bytes(
-        3, TRAINING_SAMPLES, data.outputs, half, dtype=data.targets.dtype
-    )
+    latents = tensor_bytes(3, TRAINING_SAMPLES, data.outputs, data.n // 2 + 1, dtype=data.targets.dtype)
     return train_deep_kernel(
         data,
         options,
         make_loss,
-        train_bytes=step_bytes,
+        guided=True,
+        more_bytes=data.members * latents,
         start=lambda model: start_from(model, data, guide.scale),
         finish=lambda model, features: condition_classes(model, features, data, guide.label_share),
     )

@@ -14,8 +14,9 @@ from scipy.optimize import minimize
 from torch import nn
 
 from gdkl.gp import ExactPosterior, GPyTorchKernel, Noise, rbf_kernel, squared_distances
+from gdkl.methods.cost import matrix_bytes
 from gdkl.methods.data import TrainingData
-from gdkl.methods.deep_kernel import batch_kernel, check_kernel, matrix_bytes
+from gdkl.methods.deep_kernel import batch_kernel, check_kernel
 from gdkl.methods.fitted import FittedModel
 from gdkl.numerics import NumericsError, NumericsWarning, require_memory
 from gdkl.objectives import marginal_likelihood

@@ -18,12 +18,13 @@ from gdkl.numerics.errors import (
 )
 from gdkl.numerics.files import write_atomically
 from gdkl.numerics.heap import keep_freed_memory
-from gdkl.numerics.memory import available_memory, require_memory, tensor_bytes
+from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
 from gdkl.numerics.placement import resolve_device, resolve_dtype
 from gdkl.numerics.threads import limit_threads, threads_for
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "GIB",
     "DataError",
     "DataWarning",
     "GdklError",
