@@ -19,10 +19,10 @@ _LOG_2PI = math.log(2 * math.pi)
 
 #: Where log r is sought: signal-to-noise ratios that no data set leaves.
 _LOG_RATIO_RANGE = (math.log(1e-12), math.log(1e8))
-#: Candidates of the first grid, which finds the basin, and of each finer one, which narrows it eightfold.
+#: Candidates of the first grid, which finds the basin, and of each finer one, which narrows it sixteenfold.
 _COARSE = 49
-_FINE = 17
-_REFINEMENTS = 9
+_FINE = 33
+_REFINEMENTS = 6
 
 
 class EvidenceFit(NamedTuple):
@@ -38,8 +38,8 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
     """Maximise the evidence over output scale and noise.
 
     A grid over log r finds the basin (the evidence may have two: "all signal" and "all noise"), then grids
-    a few cells wide, each inside the last, close in on its bottom. After nine the bracket is narrower than
-    1e-8, where the evidence itself is flat to rounding: converged, with a fixed amount of work.
+    a few cells wide, each inside the last, close in on its bottom. After six the bracket is narrower than
+    1e-7, where the evidence itself is flat to rounding: converged, with a fixed amount of work.
 
     Args:
         gram: Symmetric positive semi-definite, ``(members, n, n)``.
