@@ -52,8 +52,49 @@ def test_block_is_its_definition(in_channels, stride):
     inner = F.conv2d(first, block.conv1.weight, stride=stride, padding=1)
     outer = F.conv2d(active(block.norm2, inner), block.conv2.weight, padding=1)
     same = in_channels == 6 and stride == 1
-    beside = x if same else F.conv2d(first, block.shortcut.weight, stride=stride)
+    beside = x if same else F.conv2d(x, block.shortcut.weight, stride=stride)
     torch.testing.assert_close(block(x), outer + beside, rtol=1e-4, atol=1e-5)
+
+
+def test_first_weights_are_torchs_own():
+    # Batch norm makes the size of the weights the inverse of a learning rate: the paper's goes with these.
+    torch.manual_seed(5)
+    net = WideResNet(10, 2)
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d):
+            fan_in = layer.weight[0].numel()
+            deviation = float(layer.weight.detach().std())
+            assert deviation == pytest.approx((3 * fan_in) ** -0.5, rel=0.1)
+
+
+def test_what_is_learned_with_dropout_holds_in_evaluation():
+    # Full-batch descent on a few noisy images, as in the few-shot runs: both ways of seeing the batch must agree.
+    torch.manual_seed(0)
+    labels = torch.arange(40) % 4
+    angle = labels * torch.pi / 4
+    grid = torch.linspace(-2, 2, 16)
+    waves = torch.cos(3 * (angle.cos().view(-1, 1, 1) * grid + angle.sin().view(-1, 1, 1) * grid.view(-1, 1)))
+    images = waves.unsqueeze(1) + 0.7 * torch.randn(40, 3, 16, 16)
+    model = nn.Sequential(WideResNet(28, 1), nn.Linear(64, 4))
+    descent = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+    for _ in range(30):
+        loss = F.cross_entropy(model(images), labels)
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+    # With He's weights and a shortcut from the activated input the loss falls too, but a third is right here.
+    right = (model.eval()(images).argmax(dim=-1) == labels).float().mean()
+    assert float(loss.detach()) < 0.8
+    assert float(right) > 0.9
+
+
+def test_features_are_averaged_in_the_weights_precision():
+    torch.manual_seed(0)
+    net = WideResNet(10, 1).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features = net(torch.randn(4, 3, 16, 16))
+    assert features.dtype == torch.float32
+    assert not torch.equal(features, features.bfloat16().float())
 
 
 def test_dropout_acts_in_training_alone():

@@ -124,8 +124,7 @@ def build_deep_kernel(data: TrainingData, options: DeepKernelOptions) -> DeepKer
     kernel = rbf_kernel(shape) if options.base_kernel is None else batch_kernel(options.base_kernel, shape)
     algebra = GPyTorchKernel(kernel).to(data.targets), Noise(shape, options.noise_start).to(data.targets)
     model = DeepKernel(Members(networks).to(data.rows), *algebra)
-    check_features(model.network, data.rows)
-    check_kernel(model.kernel, model.network(data.rows[:, :2]))
+    check_kernel(model.kernel, check_features(model.network, data.rows)[:, :2])
     return model
 
 
@@ -156,8 +155,8 @@ def batch_kernel(kernel: Kernel, shape: tuple[int, ...]) -> Kernel:
 
 
 @torch.no_grad()
-def check_features(network: nn.Module, rows: Tensor) -> None:
-    """Refuse a feature network whose output no Gaussian process could use.
+def check_features(network: nn.Module, rows: Tensor) -> Tensor:
+    """Features of the rows in evaluation; refuses a network whose output no Gaussian process could use.
 
     Raises:
         DataError: If the features are not 2-D for each member, or not finite.
@@ -178,6 +177,7 @@ def check_features(network: nn.Module, rows: Tensor) -> None:
         )
     if not bool(torch.isfinite(features).all()):
         raise DataError("feature_net returned NaN or infinite features: check its weights and the scale of X.")
+    return features
 
 
 def train_deep_kernel(

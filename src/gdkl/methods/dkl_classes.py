@@ -13,12 +13,17 @@ from gdkl.objectives import ObjectiveValue, marginal_likelihood
 
 
 def fit_dkl_classes(data: ClassData, options: DeepKernelOptions) -> FittedModel:
-    """Train a deep kernel a class by evidence, with the variances that the labels carry."""
+    """Train a deep kernel a class by evidence, with the variances that the labels carry.
+
+    The evidence of the classes is summed, as they are independent processes over the same features: their mean would
+    take gradient descent a class's share of each published step.
+    """
 
     def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
         def loss(step: int) -> ObjectiveValue:
             K = add_diagonal(model.gram(data), data.label_noise)
-            return marginal_likelihood(K, data.targets, model.noise(), name="the deep kernel's matrix")
+            mean, terms = marginal_likelihood(K, data.targets, model.noise(), name="the deep kernel's matrix")
+            return ObjectiveValue(data.outputs * mean, {name: data.outputs * term for name, term in terms.items()})
 
         return loss
 

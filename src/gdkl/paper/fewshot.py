@@ -80,6 +80,7 @@ class Protocol:
         guide: The infinite network.
         guide_multiple: Output scale that the student sees, over the one at which the guide alone predicts held-out
             labels best; None for the library's own.
+        start_at_guide: Whether the student's kernel starts from the guide's scale, where the paper's starts from 0.69.
         depth: Of the wide ResNet.
         widen_factor: Of the wide ResNet.
         dropout: Of the wide ResNet.
@@ -94,6 +95,7 @@ class Protocol:
     beta: float = 1.0
     guide: GuideName = GuideName.DENSE
     guide_multiple: float | None = None
+    start_at_guide: bool = False
     depth: int = 28
     widen_factor: int = 5
     dropout: float = 0.3
@@ -141,6 +143,7 @@ class Run:
         if not self.method.guided:
             protocol.pop("guide")
             protocol.pop("guide_multiple")
+            protocol.pop("start_at_guide")
         return {"method": str(self.method), "n": self.n, "draw": self.draw, "protocol": protocol}
 
     def finished(self, folder: Path) -> list[dict[str, Any]] | None:
@@ -320,7 +323,7 @@ def _fit(
             checkpoint=checkpoint,
         )
         if guide is not None:
-            model = fit_gdkl_classes(data, guide, options, beta=protocol.beta)
+            model = fit_gdkl_classes(data, guide, options, beta=protocol.beta, start_at_guide=protocol.start_at_guide)
         elif run.method is Method.DKL:
             model = fit_dkl_classes(data, options)
         else:

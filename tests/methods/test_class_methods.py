@@ -1,0 +1,87 @@
+"""Methods for labels: where a student starts, and what its objectives are, where gradient descent feels their size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import dense
+from gdkl.gp import ClassLikelihood
+from gdkl.guide import as_kernel_function, fit_class_guide
+from gdkl.infinite import mlp
+from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes
+from gdkl.methods.deep_kernel import build_deep_kernel
+from gdkl.methods.gdkl_classes import start_from
+from gdkl.nets import MLP
+from gdkl.training import Schedule
+
+
+def _data():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(1, 24, 3, generator=generator, dtype=torch.float64)
+    labels = (rows[..., 0] > 0).long() + (rows[..., 1] > 0.5).long()
+    return ClassData.make(rows, labels, 3, ClassLikelihood.DIRICHLET, torch.float64)
+
+
+def _shrunk(columns):
+    """Features that an untrained batch norm lets through a hundred times too small in evaluation."""
+    net = nn.Sequential(MLP(columns, (8,)), nn.BatchNorm1d(8, affine=False, dtype=torch.float32))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(0.01)
+    return net
+
+
+def _options(net):
+    return DeepKernelOptions(Schedule(1), feature_net=net, momentum=0.9)
+
+
+def test_a_student_starts_at_the_distances_that_training_sees():
+    data = _data()
+    model = build_deep_kernel(data, _options(_shrunk))
+    before = {name: value.clone() for name, value in model.network.state_dict().items()}
+    start_from(model, data, torch.tensor([5.0], dtype=torch.float64))
+    after = model.network.state_dict()
+    # Nothing but the kernel has changed, the statistics of batch norm neither: nobody has trained on these rows yet.
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert float(after["single.1.num_batches_tracked"]) == 0
+    features = model.train().network(data.rows)[0].detach()
+    distance = torch.cdist(features, features).sum() / (24 * 23)
+    kernel = model.kernel.kernel
+    assert float(distance) > 1
+    torch.testing.assert_close(kernel.base_kernel.lengthscale.detach().flatten(), distance.double().expand(3))
+    torch.testing.assert_close(kernel.outputscale.detach().flatten(), torch.full((3,), 5.0, dtype=torch.float64))
+
+
+def test_dkl_minimises_the_evidence_of_all_classes_together():
+    data = _data()
+    options = replace(_options(lambda columns: MLP(columns, (8, 4))), seed=7)
+    torch.manual_seed(7)
+    model = build_deep_kernel(data, options)
+    features = model.network(data.rows)[0].detach().numpy()
+    kernel = model.kernel.kernel
+    expected = 0.0
+    for c in range(3):
+        K = dense.rbf(
+            features,
+            features,
+            lengthscale=float(kernel.base_kernel.lengthscale[0, c].detach()),
+            scale=float(kernel.outputscale[0, c].detach()),
+        )
+        K = K + torch.diag(data.label_noise[0, c]).numpy()
+        noise = float(model.noise()[0, c].detach())
+        expected -= dense.log_evidence(K, data.targets[0, c].numpy(), noise) / 24
+    history = fit_dkl_classes(data, options).history
+    assert history[0]["objective"] == pytest.approx(expected, rel=1e-9)
+    assert history[0]["data_fit"] + history[0]["complexity"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_guided_student_starts_from_its_guides_scale():
+    data = _data()
+    guide = fit_class_guide(as_kernel_function(mlp(1)), data.rows, data.labels, 3)
+    model = build_deep_kernel(data, _options(_shrunk))
+    start_from(model, data, guide.scale)
+    torch.testing.assert_close(model.kernel.kernel.outputscale.detach(), guide.scale.expand(1, 3))
