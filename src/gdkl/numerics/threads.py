@@ -39,7 +39,7 @@ def threads_for(rows: int) -> int:
     most = torch.get_num_threads()
     if rows < _FEWEST_ROWS or most == 1:
         return 1
-    return most if _several_are_faster(most, min(_TRIAL_SIZE, 2 ** (rows.bit_length() - 2))) else 1
+    return most if _several_are_faster(most, min(_TRIAL_SIZE, 2 ** (rows.bit_length() - 1))) else 1
 
 
 @contextmanager

@@ -1,0 +1,53 @@
+"""Many fits at once: folds and ensemble members trained as one batch, against one of them alone, in the same run.
+
+Run: python benchmarks/together.py [--rows 455] [--steps 100] [--device cpu]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+
+from gdkl import infinite
+from gdkl.guide import as_kernel_function, fit_guide
+from gdkl.methods import DeepKernelOptions, TrainingData, fit_gdkl
+from gdkl.training import Schedule
+
+
+def seconds(data: TrainingData, shared: TrainingData, steps: int) -> float:
+    """Time of training, the guide's fit left out."""
+    guide = fit_guide(as_kernel_function(infinite.mlp()), shared.rows, shared.targets)
+    started = time.perf_counter()
+    fit_gdkl(data, guide, DeepKernelOptions(Schedule.fast(steps, 1e-2)))
+    if data.rows.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """Time one fold, ten folds and an ensemble of five in turns."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=455)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments = parser.parse_args()
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(10, arguments.rows, 13, generator=generator, dtype=torch.float64)
+    targets = torch.sin(2 * rows[..., 0]) + rows[..., 1]
+    folds = TrainingData(rows.to(arguments.device), targets.unsqueeze(1).to(arguments.device))
+    one = folds.member(0)
+    contenders = {"one": (one, one), "ten folds": (folds, folds), "ensemble of five": (one.repeat(5), one)}
+    best = dict.fromkeys(contenders, float("inf"))
+    for name, (data, shared) in contenders.items():
+        seconds(data, shared, 5)
+        for _ in range(arguments.rounds):
+            best[name] = min(best[name], seconds(data, shared, arguments.steps))
+    for name, value in best.items():
+        print(f"{name}: {1e3 * value / arguments.steps:.2f} ms a step, {value / best['one']:.2f} times one")
+
+
+if __name__ == "__main__":
+    main()
