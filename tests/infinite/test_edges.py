@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,18 @@ class TestPaths:
         (tmp_path / "cache").write_text("")
         with pytest.raises(OptionError, match="cache_dir must name"):
             inf.mlp().kernel(rows(3), cache_dir=tmp_path / "cache")
+
+    @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+    def test_files_follow_the_umask(self, mask: int, tmp_path: Path):
+        before = os.umask(mask)
+        try:
+            inf.mlp().kernel(rows(3), out=tmp_path / "k.npy", cache_dir=tmp_path / "cache")
+            inf.tiled_kernel(inf.mlp(), rows(3), out=tmp_path / "t.npy", devices=["cpu"])
+        finally:
+            os.umask(before)
+        files = [tmp_path / "k.npy", tmp_path / "t.npy", *(tmp_path / "cache").iterdir()]
+        assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o666 & ~mask] * 3
+        assert len(list(tmp_path.iterdir())) == 3
 
 
 class TestDamagedCache:
