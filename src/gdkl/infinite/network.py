@@ -51,8 +51,10 @@ def finite_number(value: float, name: str, *, least: float = -math.inf) -> float
         2.0
     """
     try:
+        if isinstance(value, str | bytes | bool | np.bool_):
+            raise TypeError("not a number, though float() would take it")
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise OptionError(f"{name} must be a number; got {value!r}.") from error
     if not math.isfinite(number) or number < least:
         bound = "finite" if least == -math.inf else f"finite and at least {least:g}"
