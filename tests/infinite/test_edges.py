@@ -121,6 +121,25 @@ def test_layer_norm_of_a_zero_row(eps: float, kind: inf.Kind, activation: str):
     assert torch.equal(inf.LayerNorm(eps).kernel(x)[0], torch.zeros(2))
 
 
+@pytest.mark.parametrize("eps", [0.0, 1e-300, 1e-60, 1e-5])
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradient_of_layer_norm_at_a_zero_row(eps: float, kind: inf.Kind, dtype: torch.dtype):
+    net = inf.Sequential(inf.LayerNorm(eps), inf.Linear(), *inf.mlp(1).layers)
+    x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [1.0, 0.0, 1.0]], dtype=dtype, requires_grad=True)
+    (both,) = torch.autograd.grad(net.kernel(x, kind=kind).sum(), x)
+    (diagonal,) = torch.autograd.grad(net.diagonal(x, kind=kind).sum(), x)
+    assert torch.isfinite(both).all()
+    assert torch.isfinite(diagonal).all()
+    assert not diagonal[0].any()
+    if eps < 1e-50:
+        # The other rows do not notice.
+        (alone,) = torch.autograd.grad(net.kernel(x[1:], kind=kind).sum(), x)
+        torch.testing.assert_close(both[1:], alone[1:])
+    if eps == 0:
+        assert not both[0].any()
+
+
 class TestRange:
     @pytest.mark.parametrize("kind", ["nngp", "ntk"])
     @pytest.mark.parametrize("activation", ["relu", "abs"])
@@ -209,6 +228,14 @@ class TestSpecs:
 
 
 class TestArrays:
+    def test_arguments_by_their_names(self):
+        with pytest.raises(DataError, match=r"^x must have shape"):
+            inf.mlp().diagonal(torch.ones(3))
+        with pytest.raises(DataError, match=r"^x must be finite; row 1"):
+            inf.mlp().diagonal(torch.tensor([[1.0], [float("nan")]]))
+        with pytest.raises(DataError, match=r"^x1 must have shape"):
+            inf.mlp().kernel(torch.ones(3))
+
     def test_other_byte_order_and_precision(self):
         x = rows(4).numpy()
         K = inf.mlp().kernel(x)

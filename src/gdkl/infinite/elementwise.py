@@ -241,7 +241,8 @@ class Elementwise(Activation):
 
     def _own_spec(self) -> Spec:
         raise OptionError(
-            "Elementwise holds a Python function, which a spec cannot: use an activation with a closed form."
+            "Elementwise holds a Python function, which a spec cannot: use an activation with a closed form, or "
+            "kernel(), with out= for a matrix on disk."
         )
 
     def __repr__(self) -> str:
