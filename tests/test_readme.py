@@ -38,6 +38,20 @@ def test_every_python_block_runs(
     assert (again.predict(session["X_test"]) == own.predict(session["X_test"])).all()
 
 
+def test_every_python_block_of_the_infinite_networks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("botorch")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    text = (ROOT / "docs" / "infinite.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 4
+    session: dict[str, Any] = {}
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"block {number} of infinite.md", "exec"), session)
+    assert (tmp_path / "kernel.npy").exists()
+    assert session["model"].posterior(session["X"]).mean.shape == (20, 1)
+
+
 def test_the_method_that_contributing_shows_can_be_fitted() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from exact import RULES, dense_kernels
+from torch.nn import functional
 
 import gdkl.infinite as inf
 from gdkl.infinite.activation import Pair
@@ -45,6 +49,18 @@ class TestPaths:
         (tmp_path / "cache").write_text("")
         with pytest.raises(OptionError, match="cache_dir must name"):
             inf.mlp().kernel(rows(3), cache_dir=tmp_path / "cache")
+
+    @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+    def test_files_follow_the_umask(self, mask: int, tmp_path: Path):
+        before = os.umask(mask)
+        try:
+            inf.mlp().kernel(rows(3), out=tmp_path / "k.npy", cache_dir=tmp_path / "cache")
+            inf.tiled_kernel(inf.mlp(), rows(3), out=tmp_path / "t.npy", devices=["cpu"])
+        finally:
+            os.umask(before)
+        files = [tmp_path / "k.npy", tmp_path / "t.npy", *(tmp_path / "cache").iterdir()]
+        assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o666 & ~mask] * 3
+        assert len(list(tmp_path.iterdir())) == 3
 
 
 class TestDamagedCache:
@@ -103,6 +119,25 @@ def test_layer_norm_of_a_zero_row(eps: float, kind: inf.Kind, activation: str):
     assert torch.isfinite(K).all()
     assert torch.allclose(K, net.kernel(x.double(), kind=kind).float(), rtol=1e-5)
     assert torch.equal(inf.LayerNorm(eps).kernel(x)[0], torch.zeros(2))
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-300, 1e-60, 1e-5])
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradient_of_layer_norm_at_a_zero_row(eps: float, kind: inf.Kind, dtype: torch.dtype):
+    net = inf.Sequential(inf.LayerNorm(eps), inf.Linear(), *inf.mlp(1).layers)
+    x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [1.0, 0.0, 1.0]], dtype=dtype, requires_grad=True)
+    (both,) = torch.autograd.grad(net.kernel(x, kind=kind).sum(), x)
+    (diagonal,) = torch.autograd.grad(net.diagonal(x, kind=kind).sum(), x)
+    assert torch.isfinite(both).all()
+    assert torch.isfinite(diagonal).all()
+    assert not diagonal[0].any()
+    if eps < 1e-50:
+        # The other rows do not notice.
+        (alone,) = torch.autograd.grad(net.kernel(x[1:], kind=kind).sum(), x)
+        torch.testing.assert_close(both[1:], alone[1:])
+    if eps == 0:
+        assert not both[0].any()
 
 
 class TestRange:
@@ -193,6 +228,14 @@ class TestSpecs:
 
 
 class TestArrays:
+    def test_arguments_by_their_names(self):
+        with pytest.raises(DataError, match=r"^x must have shape"):
+            inf.mlp().diagonal(torch.ones(3))
+        with pytest.raises(DataError, match=r"^x must be finite; row 1"):
+            inf.mlp().diagonal(torch.tensor([[1.0], [float("nan")]]))
+        with pytest.raises(DataError, match=r"^x1 must have shape"):
+            inf.mlp().kernel(torch.ones(3))
+
     def test_other_byte_order_and_precision(self):
         x = rows(4).numpy()
         K = inf.mlp().kernel(x)
@@ -241,6 +284,10 @@ class TestOptions:
             (lambda: inf.Conv2d((3, False)), "kernel_size"),
             (lambda: inf.Conv2d(3.0), "kernel_size"),  # pyright: ignore[reportArgumentType]
             (lambda: inf.AvgPool2d(2, stride=True), "stride"),
+            (lambda: inf.Linear("1"), "weight_var must be a number"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.Linear(True), "weight_var must be a number"),
+            (lambda: inf.Linear(1.0, np.False_), "bias_var must be a number"),  # pyright: ignore[reportArgumentType]
+            (lambda: inf.LeakyReLU("a"), "alpha must be a number"),  # pyright: ignore[reportArgumentType]
         ],
     )
     def test_of_networks(self, make: Callable[[], Any], says: str):
@@ -279,6 +326,59 @@ class TestQuadrature:
             net.kernel(rows(20))
         net.kernel(rows(20))
         assert len(caught) == 1
+
+    @pytest.mark.filterwarnings("ignore::gdkl.numerics.NumericsWarning")
+    @pytest.mark.parametrize(
+        ("fn", "closed"),
+        [(functional.relu, inf.ReLU()), (torch.abs, inf.Abs()), (functional.leaky_relu, inf.LeakyReLU())],
+    )
+    def test_a_kink_at_zero_is_exact_on_the_diagonal_and_gains_by_the_order(self, fn: Any, closed: inf.InfiniteNetwork):
+        x = rows(30)
+
+        def ntk(phi: inf.InfiniteNetwork) -> torch.Tensor:
+            return inf.Sequential(inf.Linear(1.6, 0.1), phi, inf.Linear()).kernel(x, kind="ntk")
+
+        exact = ntk(closed)
+        errors = [ntk(inf.Elementwise(fn, order)) - exact for order in (32, 512)]
+        assert all(float(error.diagonal().abs().max()) < 1e-12 for error in errors)
+        assert errors[0].abs().max() > 4 * errors[1].abs().max()
+
+    def test_an_order_that_does_not_help_is_not_advised(self, monkeypatch: pytest.MonkeyPatch):
+        net = inf.Sequential(inf.Linear(1.6, 0.1), inf.Elementwise(functional.hardtanh), inf.Linear())
+        x = rows(12)
+        with pytest.warns(NumericsWarning) as caught:
+            K = net.diagonal(x, kind="ntk")
+        told = [str(warning.message) for warning in caught]
+        assert len(told) == 2
+        assert all("a larger order does not mend" in text and "closed form (ReLU" in text for text in told)
+        monkeypatch.setattr("gdkl.infinite.elementwise.SPACING", 1 / 4096)
+        finer = inf.Elementwise(functional.hardtanh, order=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exact = inf.Sequential(inf.Linear(1.6, 0.1), finer, inf.Linear()).diagonal(x, kind="ntk")
+        # What is told of the derivative covers the NTK's error, and is not far above it.
+        error = float(((K - exact) / exact).abs().max())
+        assert error < float(told[1].split("about ")[1].split(" in its derivative")[0]) < 20 * error
+
+    def test_the_largest_order_is_not_to_be_made_larger(self):
+        x = rows(1)
+        with pytest.warns(NumericsWarning, match="about .*: use smaller variances"):
+            inf.Elementwise(torch.sign, order=512).kernel(torch.cat([x, x + 0.1]))
+
+    def test_a_function_that_gives_nan_is_named(self):
+        with pytest.raises(OptionError, match=r"fn must give a number.*fn is NaN at -"):
+            inf.Elementwise(torch.sqrt).kernel(rows(3))
+        with pytest.raises(OptionError, match="the derivative of fn is NaN at 0"):
+            inf.Elementwise(lambda x: x.abs().sqrt()).kernel(torch.zeros(2, 3), kind="ntk")
+
+    @pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning")
+    @pytest.mark.parametrize("fn", [np.tanh, lambda x: torch.tanh(x.detach())])
+    def test_a_function_without_a_derivative_is_named(self, fn: Any):
+        torch.testing.assert_close(inf.Elementwise(fn).kernel(x := rows(3)), inf.Elementwise(torch.tanh).kernel(x))
+        with pytest.raises(OptionError, match="fn must be made of torch's operations"):
+            inf.Elementwise(fn).kernel(x, kind="ntk")
+        with pytest.raises(OptionError, match="fn must be made of torch's operations"):
+            inf.Elementwise(fn).kernel(x.requires_grad_())
 
     def test_large_variances_are_told(self):
         with pytest.warns(NumericsWarning, match="smaller variances"):

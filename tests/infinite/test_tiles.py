@@ -100,6 +100,11 @@ def test_processes(tmp_path):
         ({"out": "missing/k.npy"}, "does not exist"),
         ({"tile": 0}, "tile"),
         ({"devices": []}, "devices"),
+        ({"devices": 1}, "devices must name"),
+        ({"devices": "tpu"}, "device='tpu' is not known"),
+        ({"memory": 0}, "memory"),
+        ({"memory": "1GB"}, "memory"),
+        ({"progress": True}, "progress"),
         ({"kind": "ntk2"}, "kind"),
     ],
 )
@@ -107,3 +112,17 @@ def test_bad_options(options: dict, word: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionError, match=word):
         inf.tiled_kernel(net, rows(3), **{"out": "k.npy", "devices": ["cpu"], **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_device_by_its_name(tmp_path):
+    x = rows(3)
+    for device in ("cpu", torch.device("cpu")):
+        K = inf.tiled_kernel(net, x, out=tmp_path / "k.npy", devices=device)
+        np.testing.assert_allclose(K, net.kernel(x), rtol=1e-13)
+
+
+def test_functions_cannot_be_known_again(tmp_path):
+    with pytest.raises(OptionError, match=r"tiled_kernel knows .* Python function"):
+        inf.tiled_kernel(inf.Elementwise(torch.tanh), rows(3), out=tmp_path / "k.npy")
+    assert not list(tmp_path.iterdir())

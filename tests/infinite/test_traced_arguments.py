@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -39,6 +40,26 @@ def dense(forward: Callable[..., Tensor], width: int = 8) -> Net:
         norm=nn.LayerNorm(width),
         **{name: nn.Linear(*size) for name, size in sizes.items()},
     )
+
+
+def _added_in_place(net: Any, x: Tensor, read: str) -> Tensor:
+    """A sum in place, behind which the tensor is read by its own name, or by another that it has."""
+    h = other = net.a(x).relu()
+    h += net.b(other)
+    return net.c(h if read == "own name" else other)
+
+
+def _multiplied_in_place(net: Any, x: Tensor) -> Tensor:
+    h = other = net.a(x)
+    h *= 2
+    return net.c(other.relu())
+
+
+def _added_to_its_alias(net: Any, x: Tensor) -> Tensor:
+    h = net.a(x)
+    other = functional.dropout(h, 0.0)
+    h += net.b(x)
+    return net.c(other)
 
 
 def images(forward: Callable[..., Tensor], width: int = 8) -> Net:
@@ -181,6 +202,9 @@ REFUSED_DENSE: dict[str, tuple[Callable[..., Tensor], str]] = {
     "shortcut_twice": (lambda net, x: ((y := net.a(x)) + net.b(y)) + y, "branch but one"),
     "overwritten": (lambda net, x: net.b(functional.relu(y := net.a(x), inplace=True)) + y, "in place"),
     "overwritten_positional": (lambda net, x: net.b(functional.relu(y := net.a(x), True)) + y, "in place"),
+    "overwritten_by_addition": (lambda net, x: _added_in_place(net, x, "another"), "in place.*a = a [+] b"),
+    "overwritten_through_dropout": (_added_to_its_alias, "in place"),
+    "overwritten_by_multiplication": (_multiplied_in_place, "in place"),
     "overwritten_method": (lambda net, x: net.b((y := net.a(x)).relu_()) + y, "in place"),
     "linear_then_flatten": (lambda net, x: net.b(net.a(x).flatten(1)), "flatten before"),
     "gelu": (lambda net, x: functional.gelu(net.a(x), approximate="erf"), "gelu.*approximate='erf'"),
@@ -266,6 +290,34 @@ class TestWhatIsNotANetwork:
 
         with pytest.raises(OptionError, match="weight"):
             twin(nn.Sequential(Doubled(3, 3)))
+
+
+class TestVariances:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1, bias=False))
+
+    @pytest.mark.parametrize("wrong", [None, "1", True, -1.0, float("nan"), (1.0, 2.0, 3.0), lambda _: None])
+    def test_what_is_no_variance_is_refused(self, wrong: Any):
+        with pytest.raises(OptionError, match="weight_var must"):
+            inf.from_torch(self.net, weight_var=wrong, bias_var=0.1)
+        with pytest.raises(OptionError, match="bias_var must"):
+            inf.from_torch(self.net, weight_var=1.0, bias_var=wrong)
+
+    def test_pairs_count_whole_or_are_refused(self):
+        def pair(layer: nn.Module) -> tuple[float, float]:
+            return (2.0, 0.3)
+
+        expected = inf.Sequential(inf.Linear(2.0, 0.3), inf.ReLU(), inf.Linear(2.0)).to_spec()
+        assert inf.from_torch(self.net, weight_var=pair, bias_var=pair).to_spec() == expected
+        assert inf.from_torch(self.net, weight_var=pair, bias_var=0.3).to_spec() == expected
+        with pytest.raises(OptionError, match=r"weight_var gives the pair.*'0'"):
+            inf.from_torch(self.net, weight_var=pair, bias_var=0.2)
+        with pytest.raises(OptionError, match=r"bias_var gives the pair.*'0'"):
+            inf.from_torch(self.net, weight_var=lambda _: 1.0, bias_var=pair)
+
+
+def test_a_sum_in_place_is_a_sum():
+    plain = dense(lambda net, x: net.c((h := net.a(x).relu()) + net.b(h)))
+    assert twin(dense(lambda net, x: _added_in_place(net, x, "own name"))).to_spec() == twin(plain).to_spec()
 
 
 class TestSingleLayers:

@@ -42,8 +42,13 @@ class Inputs:
         return result.detach().cpu().numpy() if self.as_numpy else result
 
 
-def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None) -> Inputs:
+def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None, *, name: str = "x1") -> Inputs:
     """Check inputs and turn them into tensors: float32 and float64 stay, whole numbers become float64.
+
+    Args:
+        x1: First set.
+        x2: Second set; None where the first meets itself.
+        name: What the caller calls the first set, for errors.
 
     Raises:
         DataError: If the inputs are not numbers, not finite, empty, or do not fit each other.
@@ -53,7 +58,7 @@ def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None) -> Inputs:
         tensor([[1., 2.]], dtype=torch.float64)
     """
     as_numpy = not isinstance(x1, Tensor) and not isinstance(x2, Tensor)
-    first = _tensor(x1, "x1")
+    first = _tensor(x1, name)
     second = None if x2 is None else _tensor(x2, "x2")
     if second is not None:
         if first.shape[1:] != second.shape[1:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -17,17 +18,21 @@ from gdkl.numerics import NumericsWarning, OptionError
 MAX_ORDER = 512
 #: Distance of the nodes. An equidistant rule converges faster than any power for analytic functions under a
 #: Gaussian weight, and unlike a Gauss rule of the same order it does not fold the higher coefficients into
-#: the lower ones.
+#: the lower ones. Zero lies halfway between two of them: there a kink or a step, which most have at zero, does no
+#: more harm than a bend.
 SPACING = 1 / 24
 #: Relative error of the expansion at which a warning is given.
 TOLERANCE = 1e-4
+
+_NOT_OF_TORCH = "fn must be made of torch's operations, so that autograd finds its derivative; got {!r}."
 
 
 def _hermite_projection(order: int) -> tuple[Tensor, Tensor]:
     """Nodes z and the matrix that takes φ(z) to E[φ(z)·h_m(z)], shape ``(order, nodes)``."""
     # Past its turning point 2√m a Hermite function falls faster than a Gaussian.
     reach = 2 * np.sqrt(order) + 8
-    nodes = np.arange(-np.ceil(reach / SPACING), np.ceil(reach / SPACING) + 1) * SPACING
+    half = np.ceil(reach / SPACING)
+    nodes = (np.arange(-half, half) + 0.5) * SPACING
     half_density = np.exp(-(nodes**2) / 4) / (2 * np.pi) ** 0.25
     # h_m·√density obeys the recursion of h_m and stays of order one.
     functions = np.zeros((order, nodes.size))
@@ -43,6 +48,10 @@ def _normalised(a: Tensor) -> Tensor:
     return safe_divide(a, safe_sqrt(a.square().sum(0)), otherwise=0.0)
 
 
+#: What an error is of: the function, or its derivative, which the NTK alone needs.
+_Part: TypeAlias = Literal["φ", "φ'"]
+
+
 class Elementwise(Activation):
     """An activation given as a function, for those that have no closed form.
 
@@ -56,10 +65,13 @@ class Elementwise(Activation):
 
     Functions with kinks or steps and very large variances need more terms and nodes than there are. The error
     is estimated for the pairs that occur, from what the expansion leaves and from coarser nodes, and a
-    `NumericsWarning` tells, once a layer, when it exceeds 1e-4 of the kernel.
+    `NumericsWarning` tells, once a layer for φ and once for φ', when it exceeds 1e-4 of the kernel. A larger
+    order gives more terms. The nodes are as close as they are: a kink away from zero, as hardtanh has, costs
+    some 1e-4 of the NNGP and, being a step of φ', some 1e-2 of the NTK at any order.
 
     Args:
-        fn: Takes a tensor and returns a tensor of the same shape, in float64, differentiable by autograd.
+        fn: Takes a tensor and returns a tensor of the same shape, in float64, made of torch's operations, so
+            that autograd finds its derivative.
         order: Terms of the expansion. Smooth functions such as tanh, SiLU and softplus reach 1e-6 at the
             default for variances up to about 30; steeper ones and larger variances need more.
 
@@ -77,8 +89,8 @@ class Elementwise(Activation):
             raise OptionError(f"order must be from 2 to {MAX_ORDER}; got {order!r}.")
         self.fn, self.order = fn, int(order)
         self._nodes, self._projection = _hermite_projection(self.order)
-        # A list, which copies of the layer share: they would all say the same.
-        self._told: list[float] = []
+        # What was warned of; copies of the layer share it: they would all say the same.
+        self._told: set[_Part] = set()
 
     def variance(self, q: Tensor) -> Tensor:
         """Σ_m a_m²."""
@@ -89,8 +101,8 @@ class Elementwise(Activation):
         a, b = (self._unit(q) for q in (pair.q1, pair.q2))
         # 1 − c^m = t·(1 + c + … + c^(m−1)): Horner's scheme over the sums of all terms past each power.
         c = 1 - pair.t
-        if not self._told and c.numel() > 0:
-            self._check_terms(a, b, c)
+        if "φ" not in self._told and c.numel() > 0:
+            self._check_terms(a, b, c, "φ")
         across = torch.zeros_like(pair.t)
         tail, along = torch.zeros_like(pair.t), torch.zeros_like(pair.t)
         for m in range(self.order + 1, -1, -1):
@@ -105,8 +117,8 @@ class Elementwise(Activation):
         """The same expansion for φ'."""
         a, b = (self._coefficients(q, derivative=True) for q in (pair.q1, pair.q2))
         c = 1 - pair.t
-        if not self._told and c.numel() > 0:
-            self._check_terms(_normalised(a), _normalised(b), c)
+        if "φ'" not in self._told and c.numel() > 0:
+            self._check_terms(_normalised(a), _normalised(b), c, "φ'")
         total = torch.zeros_like(pair.t)
         for m in range(self.order + 1, -1, -1):
             total = total * c + a[m] * b[m]
@@ -114,9 +126,10 @@ class Elementwise(Activation):
 
     def _coefficients(self, q: Tensor, *, derivative: bool = False) -> Tensor:
         """a_m for every variance, shape ``(order, *q.shape)``."""
-        values = self._slopes(q) if derivative else self.fn(self._points(q))
-        if values.shape != (*q.shape, self._nodes.numel()):
-            raise OptionError("fn must return a tensor of the shape that it takes.")
+        points = self._points(q)
+        values = self._slopes(points) if derivative else self._values(points)
+        part: _Part = "φ'" if derivative else "φ"
+        self._refuse_nan(points.detach(), values.detach(), "the derivative of fn" if derivative else "fn")
         projection = self._projection.to(q.device)
         a = values @ projection.T
         # What the expansion leaves of E[φ²], in degrees of either parity, is put on the next two degrees: the
@@ -124,67 +137,99 @@ class Elementwise(Activation):
         mirrored = values.flip(-1)
         rest = []
         for parity in (self.order % 2, 1 - self.order % 2):
-            part = (values + mirrored if parity == 0 else values - mirrored) / 2
-            left = (part.square() @ projection[0]) - a[..., parity::2].square().sum(-1)
+            half = (values + mirrored if parity == 0 else values - mirrored) / 2
+            left = (half.square() @ projection[0]) - a[..., parity::2].square().sum(-1)
             # Rounding leaves some 1e-16 where nothing is left.
-            rest.append(safe_sqrt(torch.where(left > 1e-14 * part.square().amax(-1), left, 0)))
-        if not self._told and q.numel() > 0:
-            self._check_nodes(values.detach())
+            rest.append(safe_sqrt(torch.where(left > 1e-14 * half.square().amax(-1), left, 0)))
+        if part not in self._told and q.numel() > 0:
+            self._check_nodes(values.detach(), part)
         return torch.movedim(torch.cat([a, torch.stack(rest, -1)], -1), -1, 0)
 
-    def _check_nodes(self, values: Tensor) -> None:
-        """Warn if the nodes lie too far apart, by what nodes twice and four times as far apart give."""
+    def _check_nodes(self, values: Tensor, part: _Part) -> None:
+        """Warn if the nodes lie too far apart, by what nodes three and nine times as far apart give."""
         projection = self._projection[:3].to(values.device)
         square = values.square()
         total = square @ projection[0]
+        middle = self._nodes.numel() // 2
 
         def error(of: Tensor, against: Tensor) -> Tensor:
-            fine, middle, coarse = (
-                # Zero, where most kinks and steps are, stays among the nodes.
-                (of[..., (zero := self._nodes.numel() // 2) % step :: step] @ against[zero % step :: step]) * step
-                for step in (1, 2, 4)
+            fine, wide, wider = (
+                # Zero, where most kinks and steps are, stays halfway between two nodes.
+                (of[..., (first := (middle + step // 2) % step) :: step] @ against[first::step]) * step
+                for step in (1, 3, 9)
             )
-            # Halving the distance of the nodes gains at least what the halving before has gained.
-            change, before = (middle - fine).abs(), (coarse - middle).abs()
+            # The next such step gains at least what the step before has gained.
+            change, before = (wide - fine).abs(), (wider - wide).abs()
             return change * safe_divide(change, before, otherwise=1.0).clamp_max(1)
 
         # Of E[φ²], and of the squares of the first coefficients, as |φ| has a kink where φ² has none.
         errors = error(square, projection[0])
         for weights in projection:
             errors = errors + 2 * (values @ weights).abs() * error(values, weights)
-        self._warn(safe_divide(errors, total, otherwise=0.0))
+        self._warn(
+            safe_divide(errors, total, otherwise=0.0),
+            part,
+            "kinks and steps fall between the nodes of the integral, which a larger order does not mend. Use smaller "
+            "variances or an activation with a closed form (ReLU, LeakyReLU, ABReLU, Abs and Sign have kinks or steps)",
+        )
 
-    def _check_terms(self, a: Tensor, b: Tensor, c: Tensor) -> None:
+    def _check_terms(self, a: Tensor, b: Tensor, c: Tensor, part: _Part) -> None:
         """Warn if the terms are too few for some pair, by what the last two, which stand for the rest, give.
 
         Where the rest has degrees from the order to about twice the order, its terms c^m are between the two.
         """
         a, b, power = a.detach()[-2:].abs(), b.detach()[-2:].abs(), c.detach().abs() ** self.order
-        self._warn((a * b).sum(0) * power * (1 - power))
+        larger = f"a larger order (up to {MAX_ORDER}), " if self.order < MAX_ORDER else ""
+        self._warn(
+            (a * b).sum(0) * power * (1 - power),
+            part,
+            f"use {larger}smaller variances or an activation with a closed form",
+        )
 
-    def _warn(self, errors: Tensor) -> None:
-        """Warn, once a layer, of errors above `TOLERANCE`."""
+    def _warn(self, errors: Tensor, part: _Part, remedy: str) -> None:
+        """Warn, once a layer and part, of errors above `TOLERANCE`."""
         error = float(errors.amax())
-        if error <= TOLERANCE:
+        if not error > TOLERANCE:
             return
-        self._told.append(error)
+        self._told.add(part)
+        where = " in its derivative, and so in the NTK" if part == "φ'" else ""
         warnings.warn(
-            f"{self!r} is integrated with a relative error of about {error:.0e}: use a larger order (up to "
-            f"{MAX_ORDER}), smaller variances, or an activation with a closed form.",
+            f"{self!r} is integrated with a relative error of about {error:.0e}{where}: {remedy}.",
             NumericsWarning,
             stacklevel=2,
         )
 
+    def _refuse_nan(self, points: Tensor, values: Tensor, what: str) -> None:
+        """Refuse a function that gives NaN for a number."""
+        # What comes from an overflow in a layer before is not the function's doing.
+        wrong = torch.isnan(values) & torch.isfinite(points)
+        if bool(wrong.any()):
+            where = float(points[wrong][0]) + 0.0  # which takes the sign off a negative zero
+            raise OptionError(f"fn must give a number for every number: {what} is NaN at {where:.3g}.")
+
     def _points(self, q: Tensor) -> Tensor:
         return safe_sqrt(q)[..., None] * self._nodes.to(q.device)
 
-    def _slopes(self, q: Tensor) -> Tensor:
+    def _values(self, points: Tensor) -> Tensor:
+        try:
+            values: Any = self.fn(points)
+        except RuntimeError as error:
+            # NumPy's functions take tensors, but not those that need a gradient.
+            if points.requires_grad and "requires grad" in str(error):
+                raise OptionError(_NOT_OF_TORCH.format(self.fn)) from error
+            raise
+        if not isinstance(values, Tensor) or values.shape != points.shape:
+            raise OptionError("fn must return a tensor of the shape that it takes.")
+        if points.requires_grad and not values.requires_grad:
+            raise OptionError(_NOT_OF_TORCH.format(self.fn))
+        return values
+
+    def _slopes(self, points: Tensor) -> Tensor:
+        keep = points.requires_grad
         with torch.enable_grad():
-            points = self._points(q)
-            if not points.requires_grad:
+            if not keep:
                 points.requires_grad_()
-            keep = q.requires_grad
-            (slopes,) = torch.autograd.grad(self.fn(points).sum(), points, create_graph=keep)
+            (slopes,) = torch.autograd.grad(self._values(points).sum(), points, create_graph=keep)
         return slopes
 
     def _unit(self, q: Tensor) -> Tensor:
@@ -196,7 +241,8 @@ class Elementwise(Activation):
 
     def _own_spec(self) -> Spec:
         raise OptionError(
-            "Elementwise holds a Python function, which a spec cannot: use an activation with a closed form."
+            "Elementwise holds a Python function, which a spec cannot: use an activation with a closed form, or "
+            "kernel(), with out= for a matrix on disk."
         )
 
     def __repr__(self) -> str:

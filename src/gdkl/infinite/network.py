@@ -51,8 +51,10 @@ def finite_number(value: float, name: str, *, least: float = -math.inf) -> float
         2.0
     """
     try:
+        if isinstance(value, str | bytes | bool | np.bool_):
+            raise TypeError("not a number, though float() would take it")
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise OptionError(f"{name} must be a number; got {value!r}.") from error
     if not math.isfinite(number) or number < least:
         bound = "finite" if least == -math.inf else f"finite and at least {least:g}"
@@ -76,8 +78,16 @@ def whole_number(value: Any, name: str, *, least: int) -> int:
     return int(value)
 
 
-def _work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
-    """Checked options of the work on a matrix."""
+def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
+    """Checked options of the work on a matrix.
+
+    Raises:
+        OptionError: If one is not allowed.
+
+    Example:
+        >>> checked_work(1e6, None, None).memory
+        1000000
+    """
     if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
         raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
     jobs = None if n_jobs is None else whole_number(n_jobs, "n_jobs", least=1)
@@ -171,10 +181,10 @@ class InfiniteNetwork(ABC):
                 symmetric matrix.
             kind: ``"nngp"`` or ``"ntk"``.
             out: A ``.npy`` file to write the result to, for matrices that do not fit into memory; it is
-                returned mapped into memory.
+                returned mapped into memory, and what is written to that array changes the file.
             cache_dir: A folder that keeps results by the content of the network and the data; a matrix found
                 there is not computed again, unless its checksum tells that the file was damaged.
-            memory: Bytes that the work may take beside the result.
+            memory: Bytes that the work may take beside the result; with very few, tiles are small and slow.
             n_jobs: How many tiles to compute at a time; None for one a core.
             progress: Called with the number of pairs done and of all pairs.
 
@@ -194,7 +204,7 @@ class InfiniteNetwork(ABC):
                     [1.6610, 1.0000]])
         """
         inputs = self._read(x1, x2, kind)
-        work = _work(memory, n_jobs, progress)
+        work = checked_work(memory, n_jobs, progress)
         if inputs.needs_grad:
             if out is not None or cache_dir is not None:
                 raise OptionError("out and cache_dir keep values, not gradients: detach the inputs first.")
@@ -208,7 +218,7 @@ class InfiniteNetwork(ABC):
             _warn_of_overflow(into, inputs)
 
         if cache_dir is not None:
-            key = content_key(self.to_spec(), kind, inputs.x1, inputs.x2)
+            key = content_key(self._spec_for("cache_dir"), kind, inputs.x1, inputs.x2)
             path = cache_folder(cache_dir) / f"{key}.npy"
             cached = open_cached(path, shape, inputs.x1.dtype)
             if cached is None:
@@ -253,7 +263,7 @@ class InfiniteNetwork(ABC):
             >>> inf.mlp(hidden_layers=1).diagonal(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
             tensor([3.5600, 1.0000])
         """
-        inputs = self._read(x, None, kind)
+        inputs = self._read(x, None, kind, name="x")
         if inputs.needs_grad:
             return inputs.give(self._diagonal(inputs.x1, kind, gradient=True))
         engine = (
@@ -276,10 +286,17 @@ class InfiniteNetwork(ABC):
         """
         return [self._own_spec()]
 
-    def _read(self, x1: ArrayLike, x2: ArrayLike | None, kind: Kind) -> Inputs:
+    def _read(self, x1: ArrayLike, x2: ArrayLike | None, kind: Kind, *, name: str = "x1") -> Inputs:
         """Checked inputs of a known kind."""
         known_kind(kind)
-        return read_inputs(x1, x2)
+        return read_inputs(x1, x2, name=name)
+
+    def _spec_for(self, what: str) -> list[Spec]:
+        """The network's spec, for an option that knows results again by it."""
+        try:
+            return self.to_spec()
+        except OptionError as error:
+            raise OptionError(f"{what} knows a matrix again by the network's spec. {error}") from error
 
     def _with_gradient(self, inputs: Inputs, kind: Kind) -> Tensor:
         """The whole matrix at once, for autograd."""

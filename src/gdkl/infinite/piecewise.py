@@ -172,7 +172,7 @@ class LeakyReLU(ABReLU):
     """
 
     def __init__(self, alpha: float = 0.01) -> None:
-        super().__init__(alpha, 1.0)
+        super().__init__(finite_number(alpha, "alpha"), 1.0)
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "leaky_relu", "alpha": self.a}

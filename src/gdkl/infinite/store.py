@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.numerics import DataWarning, OptionError
+from gdkl.numerics import DataWarning, OptionError, file_beside
 
 #: Part of every key: raised when the numbers that the same network gives change beyond rounding.
 CACHE_VERSION = 2
@@ -129,18 +128,16 @@ def write_npy(
         raise OptionError(f"out must name a .npy file; got {str(path)!r}.")
     if not path.parent.is_dir():
         raise OptionError(f"the folder {str(path.parent)!r} does not exist: create it first.")
-    handle, name = tempfile.mkstemp(suffix=".partial", prefix=path.stem, dir=path.parent)
-    os.close(handle)
+    temporary = file_beside(path)
     try:
-        array = np.lib.format.open_memmap(name, mode="w+", dtype=_numpy_dtype(dtype), shape=shape)
+        array = np.lib.format.open_memmap(temporary, mode="w+", dtype=_numpy_dtype(dtype), shape=shape)
         fill(array)
         array.flush()
         del array
         if checksum:
-            with Path(name).open("r+b") as file:
-                file.write(_checksum(file, Path(name).stat().st_size))
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+            with temporary.open("r+b") as file:
+                file.write(_checksum(file, temporary.stat().st_size))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     return np.load(path, mmap_mode="r+")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gdkl.infinite.arrays import ArrayLike, read_inputs
 from gdkl.infinite.gram import Progress
-from gdkl.infinite.network import InfiniteNetwork, whole_number
+from gdkl.infinite.network import InfiniteNetwork, checked_work, whole_number
 from gdkl.infinite.recursion import Kind, known_kind
 from gdkl.infinite.store import content_key
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, resolve_device
@@ -35,7 +35,7 @@ def tiled_kernel(
     kind: Kind = "nngp",
     *,
     out: str | os.PathLike[str],
-    devices: Sequence[str | torch.device] | None = None,
+    devices: str | torch.device | Sequence[str | torch.device] | None = None,
     tile: int = TILE,
     memory: int = DEFAULT_BUDGET,
     progress: Progress | None = None,
@@ -52,7 +52,8 @@ def tiled_kernel(
         x2: Second set; None for the first again, which takes half the work.
         kind: ``"nngp"`` or ``"ntk"``.
         out: The ``.npy`` file; it appears under this name when it is complete.
-        devices: Where tiles are computed, in turn; None for all CUDA devices, or the CPU if there are none.
+        devices: Where tiles are computed, in turn, or one device; None for all CUDA devices, or the CPU if there are
+            none.
         tile: Rows and columns of a tile.
         memory: Bytes that a tile's work may take on its device beside the tile.
         progress: Called with the number of pairs done and of all pairs, after each tile.
@@ -74,14 +75,14 @@ def tiled_kernel(
     inputs = read_inputs(x1, x2)
     known_kind(kind)
     side = whole_number(tile, "tile", least=1)
+    # All is checked before anything is written.
+    work = checked_work(memory, None, progress)
     first = inputs.x1.detach().cpu()
     second = first if inputs.x2 is None else inputs.x2.detach().cpu()
-    chosen = [str(resolve_device(device)) for device in (_default_devices() if devices is None else devices)]
-    if not chosen:
-        raise OptionError("devices must name at least one device, such as ['cuda:0', 'cuda:1'].")
+    chosen = _chosen(devices)
     shape = (first.shape[0], second.shape[0])
     symmetric = inputs.x2 is None
-    key = f"{content_key(net.to_spec(), kind, first, None if symmetric else second)} {side}"
+    key = f"{content_key(net._spec_for('tiled_kernel'), kind, first, None if symmetric else second)} {side}"
     file = _Unfinished(Path(out).expanduser(), shape, np.float32 if first.dtype == torch.float32 else np.float64, key)
     parts = [
         (rows, columns)
@@ -99,7 +100,7 @@ def tiled_kernel(
             other = None if same else second[columns]
             where = (rows, columns, symmetric and not same)
             device = chosen[number % len(chosen)]
-            yield joblib.delayed(_compute)(net, first[rows], other, kind, device, memory, str(file.partial), where)
+            yield joblib.delayed(_compute)(net, first[rows], other, kind, device, work.memory, str(file.partial), where)
 
     parallel: Any = joblib.Parallel(n_jobs=len(chosen), return_as="generator_unordered", prefer="threads")
     for rows, columns in parallel(tasks()):
@@ -110,8 +111,15 @@ def tiled_kernel(
     return file.finish()
 
 
-def _default_devices() -> list[str]:
-    return [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+def _chosen(devices: Any) -> list[str]:
+    """The names of devices, one or several or all that there are."""
+    if devices is None:
+        return [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+    if isinstance(devices, str | torch.device):
+        devices = [devices]
+    if not isinstance(devices, Sequence) or not devices:
+        raise OptionError(f"devices must name at least one device, such as ['cuda:0', 'cuda:1']; got {devices!r}.")
+    return [str(resolve_device(device)) for device in devices]
 
 
 def _name(rows: slice, columns: slice) -> str:

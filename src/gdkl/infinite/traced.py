@@ -19,7 +19,7 @@ from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.network import InfiniteNetwork, Sequential, finite_number
 from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import LeakyReLU, ReLU
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
@@ -40,6 +40,8 @@ from gdkl.numerics import GdklWarning, OptionError
 Variance: TypeAlias = float | Callable[[nn.Module], Any]
 
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
+#: Operators that change the tensor on their left, under which other names see the change too.
+_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
 _SMOOTH = (
@@ -69,7 +71,8 @@ def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -
         module: An ``nn.Sequential`` or any module that can be traced.
         weight_var: Variance of the weights before division by fan-in: a number, or a function of the layer
             that gives a number or the pair (weight variance, bias variance).
-        bias_var: Variance of the biases, likewise; layers without bias have none.
+        bias_var: Variance of the biases, likewise; layers without bias have none. A function that gives pairs is
+            passed as both; pairs that the other option contradicts are refused.
 
     Raises:
         OptionError: If a layer, an operation or an argument of one has no infinite twin, or if branches that
@@ -112,6 +115,37 @@ class _Tracer(fx.Tracer):
         # A subclass that computes something else is no such layer any more.
         own = type(m).forward in (nn.Linear.forward, nn.Conv2d.forward)
         return own or super().is_leaf_module(m, module_qualified_name)
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
+
+class _Proxy(fx.Proxy):
+    """Stands for a tensor while a network is traced, and tells ``a += b`` from ``a = a + b``.
+
+    torch's own takes both for the latter, with which another name for the same tensor would not see the change.
+    """
+
+    def _changed(self, by: Callable[..., Any], other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", by, (self, other), {})
+
+    def __iadd__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.isub, other)
+
+    def __imul__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.itruediv, other)
+
+    def __ipow__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.ipow, other)
+
+    def __imatmul__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.imatmul, other)
 
 
 #: What is known of a tensor's shape: nothing, vectors for all that is known, vectors, images, images of one
@@ -256,6 +290,9 @@ class _Reader:
         if node.target is operator.setitem:
             raise OptionError(f"the operation {node.name!r} assigns to parts of a tensor, which has no twin.")
         readers = [user for other in node.all_input_nodes[:1] for user in other.users if not _is_size(user)]
+        if node.target in _IN_PLACE:
+            # What a layer has computed before stays as it is; this is how a residual sum is often written.
+            readers = [user for user in readers if not (self.order[user] < self.order[node] and self._is_fresh(user))]
         if len(readers) < 2:
             return
         name = _name(node)
@@ -265,11 +302,17 @@ class _Reader:
             call = CALLS[name.removesuffix("_")]
             inplace = bool(_bound(node, call.defaults).get("inplace", False)) or name.endswith("_")
         else:
-            inplace = node.target is operator.iadd or (name.endswith("_") and not name.startswith("__"))
+            inplace = node.target in _IN_PLACE or (name.endswith("_") and not name.startswith("__"))
         if inplace:
             raise OptionError(
-                f"the operation {node.name!r} works in place on a tensor that is used elsewhere too: use inplace=False."
+                f"the operation {node.name!r} works in place on a tensor that is used elsewhere too: use "
+                "inplace=False, and a = a + b in place of a += b."
             )
+
+    def _is_fresh(self, node: fx.Node) -> bool:
+        """Whether a node's result is surely not the memory that it was computed from."""
+        fresh = (nn.Linear, nn.Conv2d, nn.LayerNorm, *_NORMS)
+        return node.op == "call_module" and isinstance(self.modules[str(node.target)], fresh)
 
     def _layer(self, node: fx.Node) -> InfiniteNetwork:
         if len(self._tensors(node)) != 1:
@@ -286,8 +329,7 @@ class _Reader:
             self._refuse_sharing(name, layer)
             if is_parametrized(layer):
                 raise OptionError(f"the layer {name!r} has parametrized weights, which have no infinite twin.")
-            w = _pick(self.weight_var, layer, 0)
-            b = 0.0 if layer.bias is None else _pick(self.bias_var, layer, 1)
+            w, b = self._variances(name, layer)
             if isinstance(layer, nn.Linear):
                 return Linear(w, b)
             return _convolution(name, layer, w, b)
@@ -301,6 +343,23 @@ class _Reader:
         if twin is None:
             raise OptionError(f"the layer {name!r} ({type(layer).__name__}) has no infinite twin.")
         return twin
+
+    def _variances(self, name: str, layer: nn.Linear | nn.Conv2d) -> tuple[float, float]:
+        """The variances of a layer's weights and biases."""
+        for_weights, for_biases = (
+            given(layer) if callable(given) else given for given in (self.weight_var, self.bias_var)
+        )
+        w = _pick(for_weights, 0, "weight_var")
+        if layer.bias is None:
+            return w, 0.0
+        b = _pick(for_biases, 1, "bias_var")
+        for option, given in (("weight_var", for_weights), ("bias_var", for_biases)):
+            if isinstance(given, tuple | list) and tuple(given) != (w, b):
+                raise OptionError(
+                    f"{option} gives the pair {tuple(given)!r} for the layer {name!r}, and the other option gives "
+                    f"another variance: weight_var and bias_var together say ({w:g}, {b:g}). Pass one function as both."
+                )
+        return w, b
 
     def _refuse_sharing(self, name: str, layer: nn.Module) -> None:
         own = {id(parameter) for parameter in layer.parameters()}
@@ -422,12 +481,16 @@ def _bound(node: fx.Node, defaults: Options, fixed: tuple[str, ...] = ()) -> Opt
     return options
 
 
-def _pick(variance: Variance, layer: nn.Module, index: int) -> float:
-    """A layer's variance, from a number, or from a function that gives it or the pair of both."""
-    if not callable(variance):
-        return float(variance)
-    value = variance(layer)
-    return float(value[index] if isinstance(value, tuple | list) else value)
+def _pick(given: Any, index: int, option: str) -> float:
+    """A variance out of what was given for a layer, a number or the pair of both."""
+    if isinstance(given, tuple | list):
+        pair: Any = given
+        if len(pair) != 2:
+            raise OptionError(
+                f"{option} must give a number or the pair (weight variance, bias variance); got {pair!r}."
+            )
+        given = pair[index]
+    return finite_number(given, option, least=0.0)
 
 
 def _convolution(name: str, layer: nn.Conv2d, w: float, b: float) -> InfiniteNetwork:

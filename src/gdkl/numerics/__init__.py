@@ -16,7 +16,7 @@ from gdkl.numerics.errors import (
     NumericsWarning,
     OptionError,
 )
-from gdkl.numerics.files import write_atomically
+from gdkl.numerics.files import file_beside, write_atomically
 from gdkl.numerics.heap import keep_freed_memory
 from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
 from gdkl.numerics.placement import resolve_device, resolve_dtype
@@ -40,6 +40,7 @@ __all__ = [
     "available_memory",
     "cholesky",
     "chunk_slices",
+    "file_beside",
     "keep_freed_memory",
     "limit_threads",
     "map_rows",

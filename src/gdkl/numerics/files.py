@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
+
+
+def file_beside(target: Path) -> Path:
+    """A new, empty file in the folder of another, to be renamed into its place when it is complete.
+
+    It is made with the permissions that the user's umask leaves, as every other file is: a result is for whoever may
+    read the folder's other files, and not, as those of `tempfile` are, for its owner alone.
+
+    Raises:
+        OSError: If there cannot be such a file.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file_beside(Path(folder) / "a.bin").suffix
+        '.part'
+    """
+    while True:
+        path = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileExistsError:
+            continue
+        return path
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
@@ -20,26 +44,19 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], o
         OSError: If the file cannot be written; nothing is left behind then.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_atomically(f"{folder}/a.bin", lambda file: file.write(b"abc"))
         ...     Path(f"{folder}/a.bin").read_bytes()
         b'abc'
     """
     target = Path(path)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    temporary = file_beside(target)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(cast(BinaryIO, file))
+        with temporary.open("wb") as file:
+            write(file)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files for the owner alone; a result is for whoever the user's umask lets read it.
-        Path(temporary).chmod(0o666 & ~_umask())
-        os.replace(temporary, target)
+        temporary.replace(target)
     finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        temporary.unlink(missing_ok=True)
