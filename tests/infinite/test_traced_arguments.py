@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
 import gdkl.infinite as inf
+from gdkl.nets import WideResNet
 from gdkl.numerics import GdklWarning, OptionError
 
 WEIGHT_VAR, BIAS_VAR = 1.5, 0.2
@@ -440,3 +441,28 @@ def test_pre_activation_residual_networks(pooling: Callable[[Tensor], Tensor]):
     )
     x = torch.randn(3, 3, 4, 4, dtype=torch.float64)
     torch.testing.assert_close(net.kernel(x), by_hand.kernel(x), rtol=1e-12, atol=0)
+
+
+def test_our_own_wide_resnet_has_an_infinite_twin():
+    with pytest.warns(GdklWarning, match=r"and 24 more"):
+        net = inf.from_torch(WideResNet(28, 5, 0.3), weight_var=2.0, bias_var=0.1)
+    assert inf.from_spec(net.to_spec()).to_spec() == net.to_spec()
+    images = torch.randn(3, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(GdklWarning):
+        small = inf.from_torch(WideResNet(10, 1, 0.0), weight_var=2.0, bias_var=0.1)
+    K = small.kernel(images)
+    assert bool((torch.linalg.eigvalsh(K) > 0).all())
+    torch.testing.assert_close(K.diagonal(), small.diagonal(images), rtol=1e-12, atol=0)
+
+
+def test_a_change_to_whole_numbers_has_no_twin():
+    class Rounds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.layer(x).to(torch.int64)
+
+    with pytest.raises(OptionError, match=r"only \.to\(dtype\) of a floating-point precision"):
+        inf.from_torch(Rounds(), weight_var=1.0, bias_var=0.0)

@@ -67,6 +67,13 @@ def gelu(approximate: str) -> InfiniteNetwork:
     return GELU() if approximate == "none" else Elementwise(partial(functional.gelu, approximate=approximate))
 
 
+def precision(dtype: Any) -> Identity:
+    """Twin of a change of precision, which an infinite network has not."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise OptionError(f"only .to(dtype) of a floating-point precision has an infinite twin; got {dtype!r}.")
+    return Identity()
+
+
 def average_pool(options: Options) -> AvgPool2d:
     """Twin of an average pooling."""
     # torch takes an empty stride for none.
@@ -135,6 +142,9 @@ CALLS: dict[str, Call] = {
     # The twin is the network as evaluated, so that the mode of training has no effect.
     "dropout": Call({"p": 0.5, "training": True, "inplace": False}, lambda options: Dropout(float(options["p"]))),
     "contiguous": _plain(Identity),
+    "float": _plain(Identity),
+    "double": _plain(Identity),
+    "to": Call({"dtype": REQUIRED}, lambda options: precision(options["dtype"])),
     "flatten": Call(
         {"start_dim": 0, "end_dim": -1},
         lambda options: flatten(options["start_dim"], options["end_dim"]),

@@ -96,7 +96,7 @@ class WideResNet(nn.Module):
         """Features ``(n, feature_size)`` of images ``(n, in_channels, h, w)``."""
         maps = F.relu(self.norm(self.blocks(self.stem(images))))
         # Kernels are made of differences between features, which an average in bfloat16 would round away.
-        return maps.to(self.stem.weight.dtype).mean((2, 3))
+        return maps.to(next(self.parameters()).dtype).mean((2, 3))
 
 
 def _conv(in_channels: int, channels: int, size: int, stride: int) -> nn.Conv2d:
