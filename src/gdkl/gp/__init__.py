@@ -1,7 +1,8 @@
-"""Gaussian-process algebra that knows no network: kernels, noise, exact posteriors."""
+"""Gaussian-process algebra that knows no network: kernels, noise, exact and inducing-point posteriors."""
 
 from gdkl.gp.conditioning import Marginals, condition, evidence_terms
 from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
+from gdkl.gp.inducing_start import cluster_centres, start_kernel
 from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
 from gdkl.gp.labels import (
     ALPHA_EPSILON,
@@ -15,6 +16,7 @@ from gdkl.gp.labels import (
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.sparse import InducingPoints, SparsePosterior
 from gdkl.gp.split_posterior import rbf_split_posterior
 
 __all__ = [
@@ -24,15 +26,18 @@ __all__ = [
     "ClassLikelihood",
     "ExactPosterior",
     "GPyTorchKernel",
+    "InducingPoints",
     "KernelFunction",
     "LabelTargets",
     "Marginals",
     "Noise",
     "ScaledKernel",
+    "SparsePosterior",
     "Split",
     "add_diagonal",
     "base_samples",
     "class_log_probs",
+    "cluster_centres",
     "condition",
     "condition_on_labels",
     "evidence_terms",
@@ -42,6 +47,7 @@ __all__ = [
     "rbf_split_posterior",
     "scaled_rbf",
     "squared_distances",
+    "start_kernel",
     "take_rows",
     "take_targets",
 ]
