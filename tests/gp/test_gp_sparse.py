@@ -29,7 +29,7 @@ def kernel(members=1, outputs=1):
     made = GPyTorchKernel(rbf_kernel((members, outputs))).to(FLOAT)
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter += 0.1 * torch.arange(parameter.numel()).reshape(parameter.shape)
+            parameter.add_(0.1 * torch.arange(parameter.numel()).reshape(parameter.shape))
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -52,7 +53,7 @@ def cluster_centres(features: Tensor, count: int, seed: int) -> Tensor:
         with warnings.catch_warnings():
             # Fewer distinct rows than centres: the copies are moved apart below.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fit = KMeans(count, n_init=1, max_iter=_ROUNDS, random_state=seed).fit(one.numpy())
+            fit = cast(Any, KMeans)(count, n_init=1, max_iter=_ROUNDS, random_state=seed).fit(one.numpy())
         found = torch.as_tensor(fit.cluster_centers_, dtype=torch.float64)
         spread = one.std(dim=0, correction=0)
         shift = torch.randn(found.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

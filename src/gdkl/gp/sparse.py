@@ -28,6 +28,8 @@ RELATIVE_JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
 class SparsePosterior:
     """A Gaussian process seen through inducing points, ready to predict; gradients flow where its parts have them.
 
+    Features of a network in lower precision are taken into that of the algebra.
+
     Args:
         kernel: Kernel function over features.
         features: Inducing locations, shape ``(members, m, p)``.
@@ -45,6 +47,7 @@ class SparsePosterior:
 
     def marginals(self, features: Tensor) -> Marginals:
         """Latent marginals at features ``(members, n, p)``: shape ``(members, outputs, n)`` each."""
+        features = features.to(self.features)
         cross = self._cross(features)
         mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
         prior = self.kernel.diagonal(features.unsqueeze(-3)).expand(mean.shape)
@@ -53,6 +56,7 @@ class SparsePosterior:
 
     def covariance(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Latent mean ``(members, outputs, n)`` and full covariance ``(members, outputs, n, n)``."""
+        features = features.to(self.features)
         cross = self._cross(features)
         mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
         covariance = self.kernel.gram(features.unsqueeze(-3)) - cross @ self.reduction @ cross.mT
@@ -147,9 +151,8 @@ def inverse_factor(kernel: GPyTorchKernel, locations: Tensor) -> Tensor:
     """L⁻¹ of K_zz = LLᵀ with its jitter, shape ``(members, outputs, m, m)``."""
     K = kernel.gram(locations.unsqueeze(-3))
     jitter = RELATIVE_JITTER[K.dtype] * K.detach().diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-    m = K.shape[-1]
-    identity = torch.eye(m, dtype=K.dtype, device=K.device)
-    K = K + jitter[..., None, None] * identity
+    identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    raised = K + jitter[..., None, None] * identity
     # On a GPU a check of the factorisation would make every step wait; what fails is NaN and stops the loop.
-    L = torch.linalg.cholesky_ex(K).L if K.is_cuda else cholesky(K, name=_MATRIX_NAME)
+    L = torch.linalg.cholesky_ex(raised).L if K.is_cuda else cholesky(raised, name=_MATRIX_NAME)
     return torch.linalg.solve_triangular(L, identity, upper=False)

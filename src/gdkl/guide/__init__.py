@@ -1,5 +1,15 @@
 """The guide: an honest Gaussian process that the student is trained to agree with, once labels are seen."""
 
+from gdkl.guide.batch import (
+    BatchGuide,
+    ClassBatchGuide,
+    GramSource,
+    OnlineGram,
+    PrecomputedGram,
+    fit_batch_guide,
+    fit_class_batch_guide,
+    subset_size,
+)
 from gdkl.guide.classes import STUDENT_MULTIPLE, ClassGuide, fit_class_guide
 from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.guide import Guide, fit_guide
@@ -9,18 +19,26 @@ from gdkl.guide.search import Trial, image_guides, search_guides, table_guides
 
 __all__ = [
     "STUDENT_MULTIPLE",
+    "BatchGuide",
+    "ClassBatchGuide",
     "ClassGuide",
     "EvidenceFit",
+    "GramSource",
     "Guide",
     "GuideKernel",
+    "OnlineGram",
+    "PrecomputedGram",
     "Trial",
     "as_kernel_function",
+    "fit_batch_guide",
     "fit_by_evidence",
+    "fit_class_batch_guide",
     "fit_class_guide",
     "fit_guide",
     "image_guides",
     "image_kernel_function",
     "search_guides",
+    "subset_size",
     "table_guides",
     "takes_images",
 ]

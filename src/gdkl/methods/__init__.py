@@ -20,6 +20,9 @@ from gdkl.methods.gp_rbf import fit_gp
 from gdkl.methods.nn_classes import FittedNetwork, fit_nn_classes
 from gdkl.methods.nngp import fit_nngp
 from gdkl.methods.nngp_classes import fit_nngp_classes
+from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions
+from gdkl.methods.sparse_dkl import fit_sparse_dkl, fit_sparse_dkl_classes
+from gdkl.methods.sparse_gdkl import fit_sparse_gdkl, fit_sparse_gdkl_classes
 
 __all__ = [
     "DEFAULT_KERNEL_RATE",
@@ -31,6 +34,8 @@ __all__ = [
     "DeepKernelOptions",
     "FittedModel",
     "FittedNetwork",
+    "SparseDeepKernel",
+    "SparseOptions",
     "SplitObjective",
     "TrainingData",
     "exact_cost",
@@ -42,5 +47,9 @@ __all__ = [
     "fit_nn_classes",
     "fit_nngp",
     "fit_nngp_classes",
+    "fit_sparse_dkl",
+    "fit_sparse_dkl_classes",
+    "fit_sparse_gdkl",
+    "fit_sparse_gdkl_classes",
     "guided_noise_start",
 ]

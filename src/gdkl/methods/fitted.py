@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gdkl.gp import ExactPosterior, Marginals
+from gdkl.gp import ExactPosterior, Marginals, SparsePosterior
 from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
 from gdkl.training import TrainingOutcome
 
@@ -18,14 +18,14 @@ class FittedModel:
 
     Attributes:
         embed: Turns rows ``(members, m, d)`` into features ``(members, m, p)``.
-        posterior: Posterior over features, conditioned on all training rows.
+        posterior: Posterior over features: conditioned on all training rows, or seen through inducing points.
         history: One row a logged step.
         outcome: How training ended; None where there was no training loop.
         most_rows: Rows that the network may see at a time, where its own memory counts; None for no limit.
     """
 
     embed: nn.Module
-    posterior: ExactPosterior
+    posterior: ExactPosterior | SparsePosterior
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     outcome: TrainingOutcome | None = None
     most_rows: int | None = None
@@ -45,7 +45,7 @@ class FittedModel:
         members, outputs, n = posterior.weights.shape
         rows = rows.expand(members, -1, -1)
         # K(new, train) and its whitened copy, with as much again for temporaries.
-        chunk_size = rows_per_chunk(members * outputs * tensor_bytes(4, n, dtype=posterior.factor.dtype))
+        chunk_size = rows_per_chunk(members * outputs * tensor_bytes(4, n, dtype=posterior.weights.dtype))
         if self.most_rows is not None:
             chunk_size = min(chunk_size, self.most_rows)
 

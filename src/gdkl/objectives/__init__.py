@@ -11,17 +11,29 @@ from gdkl.objectives.gaussian import (
     negative_log_predictive,
     predictive,
 )
+from gdkl.objectives.sparse import (
+    SOFTMAX_SAMPLES,
+    evidence_bound,
+    expected_log_softmax,
+    guided_softmax,
+    softmax_evidence_bound,
+)
 
 __all__ = [
+    "SOFTMAX_SAMPLES",
     "ObjectiveValue",
     "cross_entropy",
     "distillation",
+    "evidence_bound",
+    "expected_log_softmax",
     "expected_negative_log_likelihood",
     "gaussian_kl",
     "guided",
     "guided_classes",
+    "guided_softmax",
     "marginal_likelihood",
     "negative_log_predictive",
     "predictive",
     "sampled_log_likelihood",
+    "softmax_evidence_bound",
 ]

@@ -1,24 +1,56 @@
 """Training loops and what watches them; they do not know which method runs."""
 
+from gdkl.training.batches import (
+    ALONE,
+    ArrayBatches,
+    Batch,
+    BatchSource,
+    LoaderBatches,
+    TensorBatches,
+    World,
+    as_pair,
+    check_batch_size,
+    step_generator,
+)
 from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport, as_callbacks
 from gdkl.training.checkpoint import Checkpoint
+from gdkl.training.distributed import local_device, process_group
 from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, train_full_batch
+from gdkl.training.mini_batch import EpochProgress, MiniBatchSettings, train_mini_batch
 from gdkl.training.randomness import generator_state, seeded
+from gdkl.training.rotation import CheckpointWarning, RotatingCheckpoint
 from gdkl.training.splits import SplitSampler
 
 __all__ = [
+    "ALONE",
+    "ArrayBatches",
+    "Batch",
+    "BatchSource",
     "Callback",
     "Checkpoint",
+    "CheckpointWarning",
     "Decay",
     "EarlyStopping",
+    "EpochProgress",
     "History",
+    "LoaderBatches",
+    "MiniBatchSettings",
     "ProgressDisplay",
+    "RotatingCheckpoint",
     "Schedule",
     "SplitSampler",
     "StepReport",
+    "TensorBatches",
     "TrainingOutcome",
+    "World",
     "as_callbacks",
+    "as_pair",
+    "check_batch_size",
     "generator_state",
+    "local_device",
+    "process_group",
     "seeded",
+    "step_generator",
     "train_full_batch",
+    "train_mini_batch",
 ]

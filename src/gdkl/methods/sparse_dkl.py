@@ -1,0 +1,64 @@
+"""Deep kernel learning for any number of rows: inducing points and the variational evidence bound, on the same loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gdkl.gp import ClassLikelihood, label_targets
+from gdkl.methods.fitted import FittedModel
+from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions, train_sparse_deep_kernel
+from gdkl.methods.sparse_gdkl import softmax_samples
+from gdkl.objectives import ObjectiveValue, evidence_bound, softmax_evidence_bound
+from gdkl.training import Batch, BatchSource
+
+
+def _nothing(batch: Batch) -> None:
+    """DKL asks nobody."""
+
+
+def fit_sparse_dkl(source: BatchSource, outputs: int, options: SparseOptions) -> FittedModel:
+    """Train a deep kernel with inducing points by the evidence bound of Gaussian targets."""
+
+    def make_loss(model: SparseDeepKernel) -> Callable[[int, Batch, None], ObjectiveValue]:
+        def loss(step: int, batch: Batch, prepared: None) -> ObjectiveValue:
+            q = model.marginals(batch.rows)
+            return evidence_bound(q, batch.targets[None], model.noise(), model.points.kl(), source.rows)
+
+        return loss
+
+    return train_sparse_deep_kernel(source, outputs, options, _nothing, make_loss)
+
+
+def fit_sparse_dkl_classes(
+    source: BatchSource,
+    n_classes: int,
+    options: SparseOptions,
+    *,
+    likelihood: ClassLikelihood = ClassLikelihood.DIRICHLET,
+    kl_weight: float = 1.0,
+) -> FittedModel:
+    """The same for labels: a softmax over sampled latents; or a regression on ±1 a class.
+
+    Args:
+        source: Where batches of rows and class numbers come from.
+        n_classes: Number of classes.
+        options: How the deep kernel is built and trained.
+        likelihood: Gaussian for ±1; a softmax otherwise.
+        kl_weight: Of KL(q(u) ‖ p(u)); 1 for the bound itself.
+    """
+
+    def make_loss(model: SparseDeepKernel) -> Callable[[int, Batch, None], ObjectiveValue]:
+        if likelihood is ClassLikelihood.DIRICHLET:
+            model.noise.requires_grad_(False)
+
+        def loss(step: int, batch: Batch, prepared: None) -> ObjectiveValue:
+            q, kl = model.marginals(batch.rows), model.points.kl()
+            if likelihood is ClassLikelihood.GAUSSIAN:
+                y = label_targets(batch.targets, n_classes, likelihood, options.algebra).values
+                return evidence_bound(q, y[None], model.noise(), kl, source.rows)
+            labels = batch.targets.expand(options.members, -1)
+            return softmax_evidence_bound(q, labels, softmax_samples(q, options, step), kl, source.rows, kl_weight)
+
+        return loss
+
+    return train_sparse_deep_kernel(source, n_classes, options, _nothing, make_loss)

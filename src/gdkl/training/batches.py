@@ -1,0 +1,302 @@
+"""Batches of rows: any number of them, from memory, from a file or from a DataLoader, the same for the same seed.
+
+A source answers for a step by its number alone wherever it can, so that a resumed run sees the batches that the
+unbroken one would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gdkl.numerics import DataError, OptionError
+
+#: Mixes a seed with the number of an epoch or a step: a large prime, so that neighbouring seeds do not meet.
+_STRIDE = 1_000_003
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one step, an even number of them, in random order: the first half and the second are a random split.
+
+    Attributes:
+        rows: ``(b, d)`` in the network's precision.
+        targets: ``(outputs, b)`` in the algebra's precision, or class numbers ``(b,)``.
+        index: Positions in the training set, where they are known.
+    """
+
+    rows: Tensor
+    targets: Tensor
+    index: Tensor | None = None
+
+
+class BatchSource(Protocol):
+    """Where batches come from."""
+
+    @property
+    def rows(self) -> int:
+        """Number of training rows."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Rows a step, of one process."""
+        ...
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step, counted from 0; steps are asked for in order."""
+        ...
+
+    def sample(self, count: int, seed: int) -> Batch:
+        """Some rows drawn at random, without anything that is random about a training batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class World:
+    """Which of several processes this one is.
+
+    Attributes:
+        rank: Its number.
+        size: How many there are.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+
+#: One process that trains by itself.
+ALONE = World()
+
+
+def check_batch_size(batch_size: int, rows: int) -> int:
+    """The even number of rows that a batch has: not more than there are.
+
+    Raises:
+        OptionError: If a batch could not be split in two.
+
+    Example:
+        >>> check_batch_size(1024, rows=301)
+        300
+    """
+    if batch_size < 2:
+        raise OptionError(f"batch_size={batch_size!r} cannot be split into two halves: use at least 2.")
+    size = min(batch_size, rows)
+    if size < 2:
+        raise DataError(f"{rows} rows cannot be split into two halves: give at least 2.")
+    return size - size % 2
+
+
+def step_generator(seed: int, step: int, device: torch.device | str = "cpu", rank: int = 0) -> torch.Generator:
+    """Random numbers of one step, whatever was drawn before it.
+
+    Example:
+        >>> one, other = (torch.rand(1, generator=step_generator(0, 7)) for _ in range(2))
+        >>> bool(one == other)
+        True
+    """
+    # A spread-out integer, as torch recommends for seeds.
+    mixed = (seed * _STRIDE + step) * _STRIDE + rank
+    return torch.Generator(device).manual_seed((mixed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**63)
+
+
+class Epochs:
+    """Positions of each step's rows: every epoch a new random order, cut into batches, the rest left out.
+
+    Several processes cut the same order, so that in one step they see different rows.
+
+    Args:
+        rows: Number of training rows.
+        batch_size: Rows a step and process, even.
+        seed: Of the orders.
+        world: Which process this is.
+
+    Example:
+        >>> epochs = Epochs(10, 4, seed=0)
+        >>> first = torch.cat([epochs.index(0), epochs.index(1)])
+        >>> len(set(first.tolist())), epochs.steps
+        (8, 2)
+    """
+
+    def __init__(self, rows: int, batch_size: int, seed: int, world: World = ALONE):
+        self.rows = rows
+        self.seed = seed
+        self.world = world
+        self.batch_size = check_batch_size(batch_size, rows // self.world.size)
+        self.steps = rows // (self.batch_size * self.world.size)
+        self._order: tuple[int, Tensor] | None = None
+
+    def index(self, step: int) -> Tensor:
+        """Positions ``(b,)`` of one step."""
+        epoch, place = divmod(step, self.steps)
+        if self._order is None or self._order[0] != epoch:
+            generator = step_generator(self.seed, epoch)
+            self._order = (epoch, torch.randperm(self.rows, generator=generator))
+        start = (place * self.world.size + self.world.rank) * self.batch_size
+        return self._order[1][start : start + self.batch_size]
+
+
+class TensorBatches:
+    """Rows and targets that lie in memory, on the device, ready to be learned from.
+
+    Args:
+        rows: ``(n, d)``.
+        targets: ``(outputs, n)`` or class numbers ``(n,)``.
+        batch_size: Rows a step.
+        seed: Of the order.
+        world: Which process this is.
+    """
+
+    def __init__(self, rows: Tensor, targets: Tensor, batch_size: int, seed: int, world: World = ALONE):
+        if targets.shape[-1] != rows.shape[0]:
+            raise DataError(f"rows {tuple(rows.shape)} and targets {tuple(targets.shape)} do not fit.")
+        self._rows, self._targets = rows, targets
+        self._epochs = Epochs(rows.shape[0], batch_size, seed, world)
+
+    @property
+    def rows(self) -> int:
+        """Number of training rows."""
+        return self._rows.shape[0]
+
+    @property
+    def batch_size(self) -> int:
+        """Rows a step."""
+        return self._epochs.batch_size
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step."""
+        return self._take(self._epochs.index(step))
+
+    def sample(self, count: int, seed: int) -> Batch:
+        """Some rows drawn at random."""
+        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+        return self._take(order[:count])
+
+    def _take(self, index: Tensor) -> Batch:
+        index = index.to(self._rows.device)
+        return Batch(self._rows.index_select(0, index), self._targets.index_select(-1, index), index)
+
+
+class ArrayBatches:
+    """Rows that stay where they are, in an array or a memory-mapped file, and are scaled a batch at a time.
+
+    Args:
+        rows: Number of training rows.
+        fetch: From ascending positions to scaled rows and targets of them, on the device.
+        batch_size: Rows a step.
+        seed: Of the order.
+        world: Which process this is.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        fetch: Callable[[np.ndarray[Any, Any]], tuple[Tensor, Tensor]],
+        batch_size: int,
+        seed: int,
+        world: World = ALONE,
+    ):
+        self._fetch = fetch
+        self._epochs = Epochs(rows, batch_size, seed, world)
+
+    @property
+    def rows(self) -> int:
+        """Number of training rows."""
+        return self._epochs.rows
+
+    @property
+    def batch_size(self) -> int:
+        """Rows a step."""
+        return self._epochs.batch_size
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step."""
+        return self._take(self._epochs.index(step))
+
+    def sample(self, count: int, seed: int) -> Batch:
+        """Some rows drawn at random."""
+        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+        return self._take(order[:count])
+
+    def _take(self, index: Tensor) -> Batch:
+        # Read in the order in which the rows lie in the file, and put back in the random one.
+        ascending, order = index.sort()
+        back = order.argsort()
+        rows, targets = self._fetch(ascending.numpy())
+        back = back.to(rows.device)
+        return Batch(rows.index_select(0, back), targets.index_select(-1, back), index)
+
+
+class LoaderBatches:
+    """Batches as a DataLoader, or anything that can be iterated over again and again, yields them.
+
+    The order is the loader's own: pass one that shuffles, and give it a seeded generator for a repeatable fit.
+
+    Args:
+        loader: Yields pairs of rows and targets.
+        convert: From such a pair to scaled rows and targets, on the device.
+        rows: Number of training rows.
+        batch_size: Rows that a batch has usually.
+        subset: Rows and targets kept from an earlier pass, which `sample` draws from.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        convert: Callable[[Any], tuple[Tensor, Tensor]],
+        rows: int,
+        batch_size: int,
+        subset: tuple[Tensor, Tensor],
+    ):
+        self._loader, self._convert, self._subset = loader, convert, subset
+        self.rows = rows
+        self.batch_size = check_batch_size(batch_size, rows)
+        self._running: Iterator[Any] | None = None
+
+    def batch(self, step: int) -> Batch:
+        """The next batch, of the next epoch where one has ended; an odd row is left out."""
+        empty_epochs = 0
+        while True:
+            if self._running is None:
+                self._running = iter(self._loader)
+            try:
+                rows, targets = self._convert(next(self._running))
+            except StopIteration:
+                self._running = None
+                empty_epochs += 1
+                if empty_epochs > 1:
+                    raise DataError("the loader yields no batch of two rows or more: raise its batch_size.") from None
+                continue
+            size = rows.shape[0] - rows.shape[0] % 2
+            if size:
+                # A loader that does not shuffle may yield rows that belong together: the halves must be alike.
+                order = torch.randperm(rows.shape[0], generator=step_generator(0, step))[:size].to(rows.device)
+                return Batch(rows.index_select(0, order), targets.index_select(-1, order))
+
+    def sample(self, count: int, seed: int) -> Batch:
+        """Some of the rows kept from an earlier pass."""
+        rows, targets = self._subset
+        order = torch.randperm(rows.shape[0], generator=torch.Generator().manual_seed(seed))[:count].to(rows.device)
+        return Batch(rows.index_select(0, order), targets.index_select(-1, order))
+
+
+def as_pair(item: Any) -> tuple[Any, Any]:
+    """What a loader yields, as rows and targets.
+
+    Raises:
+        DataError: If it is not a pair.
+
+    Example:
+        >>> as_pair([1, 2])
+        (1, 2)
+    """
+    if not isinstance(item, (tuple, list)) or len(cast("list[Any]", item)) != 2:
+        kind = f"{len(cast('list[Any]', item))} parts" if isinstance(item, (tuple, list)) else type(item).__name__
+        raise DataError(f"a Dataset or DataLoader must yield pairs (x, y); got {kind}.")
+    first, second = cast("list[Any]", item)
+    return first, second

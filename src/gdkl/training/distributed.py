@@ -1,0 +1,91 @@
+"""Several processes that train one model: each takes its own batches, gradients are averaged, one process writes.
+
+Started by ``torchrun``. Plain collective calls on one flat tensor: networks here may be several members run as one,
+which wrappers around modules do not expect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gdkl.training.batches import ALONE, World
+
+
+def launched() -> bool:
+    """Whether ``torchrun`` started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+@contextmanager
+def process_group(device: torch.device) -> Generator[World]:
+    """Join the processes that ``torchrun`` started; a world of one elsewhere.
+
+    Example:
+        >>> with process_group(torch.device("cpu")) as world:
+        ...     world.size
+        1
+    """
+    if not launched():
+        yield ALONE
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+def local_device(device: torch.device) -> torch.device:
+    """The GPU of this process where there are several of both."""
+    if device == torch.device("cuda") and launched():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
+
+
+@torch.no_grad()
+def share_state(module: nn.Module, world: World) -> None:
+    """Give every process the parameters and buffers of the first."""
+    if world.size > 1:
+        for value in module.state_dict().values():
+            dist.broadcast(value, src=0)
+
+
+@torch.no_grad()
+def average_gradients(parameters: Iterable[Tensor], world: World) -> None:
+    """Replace gradients by their mean over the processes, one call for each precision."""
+    if world.size == 1:
+        return
+    by_type: dict[torch.dtype, list[Tensor]] = {}
+    for parameter in parameters:
+        if parameter.grad is not None:
+            by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
+    for gradients in by_type.values():
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        dist.all_reduce(flat)
+        flat /= world.size
+        for gradient, mean in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
+            gradient.copy_(mean.view_as(gradient))
+
+
+@torch.no_grad()
+def average(value: Tensor, world: World) -> Tensor:
+    """Mean of a tensor over the processes."""
+    if world.size == 1:
+        return value
+    total = value.detach().clone()
+    dist.all_reduce(total)
+    return total / world.size
+
+
+def wait_for_all(world: World) -> None:
+    """Until every process is here: the first may be writing what the others will read."""
+    if world.size > 1:
+        dist.barrier()
