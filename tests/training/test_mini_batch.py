@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from training.long_run import STEPS, fit, weights
 
 from gdkl.numerics import DataError, NumericsError, NumericsWarning, OptionError
 from gdkl.objectives import ObjectiveValue
@@ -28,6 +27,7 @@ from gdkl.training import (
     Schedule,
     train_mini_batch,
 )
+from training.long_run import STEPS, fit, weights
 
 SCRIPT = Path(__file__).with_name("long_run.py")
 
@@ -135,7 +135,7 @@ def test_saves_go_by_steps_or_by_time(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match="cannot write checkpoints to .*file"):
+    with pytest.raises(DataError, match=r"cannot write checkpoints to .*file"):
         fit(tmp_path / "file")
 
 

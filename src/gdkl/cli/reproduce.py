@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gdkl.cli.cifar import reproduce_cifar
 from gdkl.cli.classes import reproduce_classes
 from gdkl.cli.failures import PIPE_WIDTH, say
 from gdkl.cli.fewshot import parse_draw, parse_sizes, plan, reproduce_fewshot
+from gdkl.cli.large import reproduce_large
 from gdkl.numerics import OptionError, resolve_device
-from gdkl.paper import check_writable, classes, fewshot, read_result, uci, uci_table, write_result
+from gdkl.paper import check_writable, cifar, classes, fewshot, large, read_result, uci, uci_table, write_result
 from gdkl.paper.fewshot_data import SIZES
 from gdkl.paper.fewshot_guides import GuideName
 from gdkl.training import ProgressDisplay
@@ -30,11 +32,12 @@ def _choices(text: str, allowed: tuple[str, ...], what: str) -> list[str]:
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="Which experiment: uci, fewshot or classes.")],
+    experiment: Annotated[str, typer.Argument(help="Which experiment: uci, fewshot, classes, large or cifar.")],
     datasets: Annotated[
         str | None,
         typer.Option(
-            help=f"Comma-separated. uci: {', '.join(uci.DATASETS)}; classes: {', '.join(classes.DATASETS)}.",
+            help=f"Comma-separated. uci: {', '.join(uci.DATASETS)}; classes: {', '.join(classes.DATASETS)}; large: "
+            f"{', '.join(large.DATASETS)}; cifar: {', '.join(cifar.DATASETS)}.",
             show_default=False,
         ),
     ] = None,
@@ -42,14 +45,15 @@ def reproduce(
         str | None,
         typer.Option(
             help=f"Comma-separated. uci: {', '.join(uci.Method)}; fewshot: {', '.join(fewshot.Method)}; classes: "
-            f"{', '.join(classes.Method)}. Default: those of the paper's main table.",
+            f"{', '.join(classes.Method)}; large: {', '.join(large.Method)}; cifar: {', '.join(cifar.Method)}. "
+            "Default: those of the paper's main table.",
             show_default=False,
         ),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Seeds 0 … N−1: splits of uci (10) or classes (5), networks of fewshot (3).",
+            help="Seeds 0 … N−1: splits of uci (10), classes (5) or large (3), networks of fewshot (3) or cifar (1).",
             min=1,
             show_default=False,
         ),
@@ -75,7 +79,7 @@ def reproduce(
         map(str, SIZES)
     ),
     draw: Annotated[str, typer.Option(help="fewshot: which images: paper, or a seed.")] = "paper",
-    guide: Annotated[str, typer.Option(help=f"fewshot: of {', '.join(GuideName)}.")] = GuideName.DENSE.value,
+    guide: Annotated[str, typer.Option(help=f"fewshot, cifar: of {', '.join(GuideName)}.")] = GuideName.DENSE.value,
     guide_multiple: Annotated[
         float | None,
         typer.Option(
@@ -83,21 +87,91 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    beta: Annotated[float, typer.Option(help="fewshot: weight of the KL term.", min=0.0)] = 1.0,
-    depth: Annotated[int, typer.Option(help="fewshot: depth of the wide ResNet.")] = 28,
-    widen_factor: Annotated[int, typer.Option(help="fewshot: width of the wide ResNet.", min=1)] = 5,
-    algebra: Annotated[str, typer.Option(help="fewshot: precision of the GPs, float64 or float32.")] = "float64",
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the KL term: 1 (fewshot), 0.1 (cifar), 0.03 (large).", min=0.0, show_default=False
+        ),
+    ] = None,
+    depth: Annotated[int, typer.Option(help="fewshot, cifar: depth of the wide ResNet.")] = 28,
+    widen_factor: Annotated[int, typer.Option(help="fewshot, cifar: width of the wide ResNet.", min=1)] = 5,
+    algebra: Annotated[str, typer.Option(help="fewshot, cifar: precision of the GPs, float64 or float32.")] = "float64",
+    epochs: Annotated[int | None, typer.Option(help="cifar: 200; large: 60.", min=1, show_default=False)] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Rows a step. cifar: 256; large: 512.", min=2, show_default=False)
+    ] = None,
+    exact_rows: Annotated[int, typer.Option(help="large: rows that exact GDKL is trained on.", min=4)] = 3000,
+    guide_scale: Annotated[float, typer.Option(help="cifar: mean variance of the guide.")] = 25.0,
+    label_noise: Annotated[
+        bool, typer.Option(help="cifar: whether labels carry their own variances in the guide.")
+    ] = True,
+    dropout: Annotated[float, typer.Option(help="cifar: of the wide ResNet.", min=0.0, max=0.99)] = 0.3,
+    kl_weight: Annotated[float, typer.Option(help="cifar: DKL's weight of KL(q(u)‖p(u)).", min=0.0)] = 1.0,
+    holdout: Annotated[
+        int,
+        typer.Option(help="cifar: training images that are held out and scored in place of the test images.", min=0),
+    ] = 0,
+    checkpoint_seconds: Annotated[float, typer.Option(help="cifar: time between two checkpoints.", min=0.0)] = 60.0,
+    compile_network: Annotated[
+        bool, typer.Option("--compile", help="cifar: let torch.compile fuse the network's operations.")
+    ] = False,
     jobs: Annotated[int, typer.Option(help="fewshot: runs at a time, each a process.", min=1)] = 1,
     together: Annotated[bool, typer.Option("--together", help="fewshot: train the seeds as one batch.")] = False,
 ) -> None:
     """Run one of the paper's experiments, all seeds, and print our figures beside the paper's.
 
     Result files hold seeds, settings and versions. A file that is already there with the same settings is kept, so that
-    an interrupted command goes on where it stopped; fewshot goes on within a run as well.
+    an interrupted command goes on where it stopped; fewshot and cifar go on within a run as well. cifar may be started
+    by torchrun on several GPUs.
     """
-    if experiment not in ("uci", "fewshot", "classes"):
-        raise OptionError(f"experiment {experiment!r} is not known: use uci, fewshot or classes.")
+    if experiment not in ("uci", "fewshot", "classes", "large", "cifar"):
+        raise OptionError(f"experiment {experiment!r} is not known: use uci, fewshot, classes, large or cifar.")
     place = resolve_device(device)
+    if experiment == "large":
+        plain = large.Protocol()
+        reproduce_large(
+            _choices(datasets or ",".join(large.DATASETS), large.DATASETS, "dataset"),
+            _choices(methods or ",".join(large.Method), tuple(large.Method), "method"),
+            large.Protocol(
+                seeds=seeds or plain.seeds,
+                epochs=epochs or plain.epochs,
+                batch_size=batch_size or plain.batch_size,
+                beta=plain.beta if beta is None else beta,
+                exact_rows=exact_rows,
+                exact_steps=gdkl_steps or plain.exact_steps,
+            ),
+            data_dir=data_dir,
+            output=output,
+            device=place,
+        )
+        return
+    if experiment == "cifar":
+        usual = cifar.Protocol()
+        reproduce_cifar(
+            _choices(datasets or cifar.DATASETS[0], cifar.DATASETS, "dataset"),
+            _choices(methods or ",".join(cifar.Method), tuple(cifar.Method), "method"),
+            seeds or 1,
+            cifar.Protocol(
+                epochs=epochs or usual.epochs,
+                batch_size=batch_size or usual.batch_size,
+                beta=usual.beta if beta is None else beta,
+                guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
+                guide_scale=guide_scale,
+                label_noise=label_noise,
+                kl_weight=kl_weight,
+                depth=depth,
+                widen_factor=widen_factor,
+                dropout=dropout,
+                algebra=algebra,
+                holdout=holdout,
+            ),
+            data_dir=data_dir,
+            output=output,
+            device=place,
+            checkpoint_seconds=checkpoint_seconds,
+            compile_network=compile_network,
+        )
+        return
     if experiment == "classes":
         reproduce_classes(
             _choices(datasets or ",".join(classes.DATASETS), classes.DATASETS, "dataset"),
@@ -112,7 +186,7 @@ def reproduce(
         settings = fewshot.Protocol(
             gdkl_iterations=gdkl_steps or 6000,
             other_iterations=dkl_steps or 7000,
-            beta=beta,
+            beta=1.0 if beta is None else beta,
             guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
             guide_multiple=guide_multiple,
             depth=depth,

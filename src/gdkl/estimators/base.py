@@ -16,6 +16,16 @@ from torch import Tensor
 
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
 from gdkl.estimators.scaling import Scaler
+from gdkl.estimators.streams import (
+    TableStream,
+    as_loader,
+    first_pass,
+    is_long_table,
+    is_stream,
+    regression_loader,
+    row_parts,
+)
+from gdkl.estimators.student import TABLE_BATCH, sparse_precisions
 from gdkl.estimators.validation import (
     check_number,
     check_row_count,
@@ -24,9 +34,9 @@ from gdkl.estimators.validation import (
     refuse_fit_options,
 )
 from gdkl.methods import FittedModel, TrainingData
-from gdkl.numerics import OptionError, resolve_device, resolve_dtype
+from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
 from gdkl.predictive import FloatArray, Predictive
-from gdkl.training import Callback
+from gdkl.training import Batch, BatchSource, Callback
 
 
 class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
@@ -53,11 +63,25 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         """Train on scaled data of one member."""
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+    def _chooses_sparse(self, rows: int, outputs: int) -> bool:
+        """Whether inducing points are to be used for so many rows; an estimator without them never does."""
+        return False
+
+    def _fit_sparse(
+        self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]
+    ) -> FittedModel:
+        """Train over batches of scaled rows; for estimators with inducing points."""
+        raise OptionError(
+            f"{type(self).__name__} cannot be fitted to a Dataset or DataLoader: pass arrays, or use GDKLRegressor."
+        )
+
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
         """Fit to a table.
 
         Args:
-            X: Rows ``(n, d)``: array, DataFrame or nested list of finite numbers.
+            X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), DataFrame or nested
+                list of finite numbers; or a torch Dataset or DataLoader that yields pairs of rows and targets, and
+                then no ``y``.
             y: Targets ``(n,)`` or ``(n, n_outputs)``; several outputs are modelled independently.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 
@@ -68,22 +92,63 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         check_number("verbose", self.verbose, low=0, strict=False, integer=True, boolean=True)
         self._check_options()
         device, dtype = resolve_device(self.device), resolve_dtype(self.dtype)
-        rows = check_rows(self, X, reset=True)
-        targets = check_targets(self, y, len(rows))
-        check_row_count(len(rows))
-        scaler = Scaler.fit(rows, targets, getattr(self, "feature_names_in_", None))
-        with torch.inference_mode(False):
-            data = TrainingData(
-                torch.as_tensor(scaler.rows(rows), dtype=dtype, device=device).unsqueeze(0),
-                torch.as_tensor(scaler.targets(targets), dtype=dtype, device=device).unsqueeze(0),
-            )
-        seed, callbacks = draw_seed(self.random_state), self._callbacks()
         # Training needs gradients, whatever the caller has switched off around it.
         with torch.inference_mode(False), torch.enable_grad():
-            model = self._fit_model(data, seed, callbacks)
+            if is_stream(X):
+                model, scaler = self._fit_loader(X, y, device)
+            else:
+                # A long table is checked a part at a time, once it is known that no copy of it is needed.
+                long = is_long_table(X)
+                rows = X if long else check_rows(self, X, reset=True)
+                targets = check_targets(self, y, len(rows))
+                check_row_count(len(rows))
+                if self._chooses_sparse(len(rows), 1 if targets.ndim == 1 else targets.shape[1]):
+                    model, scaler = self._fit_table_stream(TableStream.read(self, rows, targets), device)
+                else:
+                    rows = check_rows(self, X, reset=True) if long else rows
+                    scaler = Scaler.fit(rows, targets, getattr(self, "feature_names_in_", None))
+                    data = TrainingData(
+                        torch.as_tensor(scaler.rows(rows), dtype=dtype, device=device).unsqueeze(0),
+                        torch.as_tensor(scaler.targets(targets), dtype=dtype, device=device).unsqueeze(0),
+                    )
+                    seed, callbacks = draw_seed(self.random_state), self._callbacks()
+                    model = self._fit_model(data, seed, callbacks)
         self._adopt(model, scaler)
         self._tell_of_interrupt(model.outcome)
         return self
+
+    def _fit_table_stream(self, table: TableStream, device: torch.device) -> tuple[FittedModel, Scaler]:
+        """Train over batches of a table."""
+        seed = draw_seed(self.random_state)
+        network, algebra = sparse_precisions(self.dtype)
+        size = getattr(self, "batch_size", None) or TABLE_BATCH
+        source, held_out = table.batches(size, seed, device, network, algebra)
+        callbacks = self._callbacks(source.batch_size)
+        return self._fit_sparse(source, len(table.targets), held_out, seed, callbacks), table.scaler
+
+    def _fit_loader(self, X: Any, y: Any, device: torch.device) -> tuple[FittedModel, Scaler]:
+        """Train over the batches that a Dataset or DataLoader yields."""
+        if y is not None:
+            raise DataError("a Dataset or DataLoader yields its own targets: call fit(loader) without y.")
+        if getattr(self, "inference", "sparse") == "exact":
+            raise OptionError(
+                "inference='exact' needs all rows at once: pass arrays instead of a Dataset or DataLoader."
+            )
+        seed = draw_seed(self.random_state)
+        network, algebra = sparse_precisions(self.dtype)
+        loader = as_loader(X, getattr(self, "batch_size", None), seed)
+        told = first_pass(loader, labels=False, seed=seed)
+        if len(told.row_shape) != 1 or told.y_moments is None:
+            raise DataError(f"the loader yields images of shape {told.row_shape}: a regressor takes rows (b, d).")
+        self.n_features_in_ = told.row_shape[0]
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        check_row_count(told.rows)
+        scaler = Scaler.from_moments(told.x_moments, told.y_moments, told.y_is_1d)
+        source = regression_loader(loader, told, scaler, device, network, algebra)
+        self.inference_ = "sparse"
+        callbacks = self._callbacks(source.batch_size)
+        return self._fit_sparse(source, len(scaler.y_mean), None, seed, callbacks), scaler
 
     def _adopt(self, model: FittedModel, scaler: Scaler) -> None:
         """Take over a trained model; `gdkl.load` comes this way too."""
@@ -121,14 +186,23 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
 
     def predict_distribution(self, X: Any) -> Predictive:
         """The whole predictive distribution at new rows, in the target's units."""
-        rows = self._scaled_rows(X)
-        mean, variance = self.model_.marginals(rows)
+        self._require_fitted()
         noise = self.model_.noise.unsqueeze(-1)
-        return Predictive(
-            self.scaler_.mean(to_numpy(mean)),
-            self.scaler_.variance(to_numpy(variance + noise)),
-            self.scaler_.variance(to_numpy(variance)),
-        )
+        parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        # A part of a long table at a time, so that memory does not grow with it.
+        for first, part in row_parts(X):
+            mean, variance = self.model_.marginals(self._scaled_rows(part, first))
+            parts.append(
+                (
+                    self.scaler_.mean(to_numpy(mean)),
+                    self.scaler_.variance(to_numpy(variance + noise)),
+                    self.scaler_.variance(to_numpy(variance)),
+                )
+            )
+        joined = [
+            np.concatenate(values, axis=1) if len(parts) > 1 else values[0] for values in zip(*parts, strict=True)
+        ]
+        return Predictive(*joined)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> FloatArray:
         """Draw new observations at several rows together: correlated as the model believes, noise included.
@@ -161,7 +235,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
         return mean, covariance + self.model_.noise[..., None, None] * identity
 
-    def _scaled_rows(self, X: Any) -> Tensor:
+    def _scaled_rows(self, X: Any, first_row: int = 0) -> Tensor:
         self._require_fitted()
-        rows = self.scaler_.rows(check_rows(self, X, reset=False))
+        rows = self.scaler_.rows(check_rows(self, X, reset=False, first_row=first_row))
         return torch.as_tensor(rows).to(self.model_.posterior.features).unsqueeze(0)

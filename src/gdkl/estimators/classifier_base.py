@@ -24,12 +24,15 @@ from gdkl.estimators.class_inputs import (
     read_table,
 )
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
+from gdkl.estimators.sparse_classes import class_loader, read_class_loader
+from gdkl.estimators.streams import as_loader, first_pass, is_stream
+from gdkl.estimators.student import sparse_precisions
 from gdkl.estimators.validation import check_number, check_row_count, refuse_fit_options
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
 from gdkl.methods import ClassData, FittedModel, FittedNetwork
 from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
 from gdkl.predictive import ClassPredictive, FloatArray
-from gdkl.training import Callback
+from gdkl.training import BatchSource, Callback
 
 #: Latents sampled for a prediction.
 PREDICTION_SAMPLES = 1024
@@ -78,12 +81,19 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """How labels become targets; a network with a softmax head has no choice."""
         return ClassLikelihood(getattr(self, "likelihood", "dirichlet"))
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+    def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        """Train over batches of scaled rows; for estimators with inducing points."""
+        raise OptionError(
+            f"{type(self).__name__} cannot be fitted to a Dataset or DataLoader: pass arrays, or use GDKLClassifier."
+        )
+
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
         """Fit to a table or to images.
 
         Args:
             X: Rows ``(n, d)``: array, DataFrame, tensor or nested list of finite numbers; or images as an array or
-                tensor ``(n, channels, height, width)``. Integer images are divided by 255.
+                tensor ``(n, channels, height, width)``. Integer images are divided by 255. Or a torch Dataset or
+                DataLoader that yields pairs of either and whole numbers for labels, and then no ``y``.
             y: Labels ``(n,)``: numbers, strings or booleans, of two classes or more.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 
@@ -95,6 +105,10 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self._check_options()
         _check_calibration(self.calibrate)
         device = resolve_device(self.device)
+        if is_stream(X):
+            with torch.inference_mode(False), torch.enable_grad():
+                self._fit_loader(X, y, device)
+            return self
         scaler, rows = self._read_training_rows(X)
         classes, labels = check_labels(self, y, len(rows))
         self.classes_ = classes
@@ -113,6 +127,26 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self._adopt(model, scaler, seed, temperature)
         self._tell_of_interrupt(model.outcome)
         return self
+
+    def _fit_loader(self, X: Any, y: Any, device: torch.device) -> None:
+        """Train over the batches that a Dataset or DataLoader yields."""
+        if y is not None:
+            raise DataError("a Dataset or DataLoader yields its own labels: call fit(loader) without y.")
+        if getattr(self, "inference", "sparse") == "exact" or self.calibrate is not None:
+            raise OptionError(
+                "inference='exact' and calibrate need all rows at once: pass arrays instead of a Dataset or DataLoader."
+            )
+        seed = draw_seed(self.random_state)
+        loader = as_loader(X, getattr(self, "batch_size", None), seed)
+        told = first_pass(loader, labels=True, seed=seed)
+        scaler = read_class_loader(self, told)
+        check_row_count(told.rows)
+        network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
+        source = class_loader(loader, told, scaler, self.classes_, device, network)
+        self.inference_ = "sparse"
+        model = self._fit_sparse(source, len(self.classes_), seed, self._callbacks(source.batch_size))
+        self._adopt(model, scaler, seed, 1.0)
+        self._tell_of_interrupt(model.outcome)
 
     def _fit_calibrated(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> tuple[float, AnyModel]:
         """A temperature, where one is wanted, and a model."""
@@ -233,7 +267,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
     def _model_device(self) -> torch.device:
         model = self.model_
         if isinstance(model, FittedModel):
-            return model.posterior.factor.device
+            return model.posterior.weights.device
         return next(model.embed.parameters()).device
 
 

@@ -11,7 +11,8 @@ from gpytorch.kernels import Kernel
 
 from gdkl.estimators.classifier_base import ClassifierBase
 from gdkl.estimators.parts import FeatureNet, guide_kernel, image_network_builder, network_builder
-from gdkl.estimators.student import StudentOptions
+from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, batch_guide, class_subset
+from gdkl.estimators.student import TABLE_BATCH, TABLE_POINTS, StudentOptions, sparse_precisions
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood, KernelFunction
 from gdkl.guide import (
@@ -33,9 +34,11 @@ from gdkl.methods import (
     fit_gdkl_classes,
     fit_nn_classes,
     fit_nngp_classes,
+    fit_sparse_dkl_classes,
+    fit_sparse_gdkl_classes,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import Callback, StepReport
+from gdkl.training import BatchSource, Callback, StepReport, TensorBatches
 
 _OPTIMISERS = ("adam", "sgd")
 _AUTO = "auto"
@@ -63,6 +66,23 @@ class StudentClassifier(StudentOptions, ClassifierBase):
             build = image_network_builder(self.feature_net, self.image_shape_, data.targets.dtype)
         options = self._options(seed, callbacks, build)
         return replace(options, momentum=self.momentum if self.optimizer == "sgd" else None)
+
+    def _in_batches(self, data: ClassData, seed: int, *, guided: bool) -> TensorBatches | None:
+        """The data in batches, where inducing points are to be used."""
+        if not self._is_sparse(data.n, data.outputs, data.rows.device, data.targets.dtype, guided=guided):
+            return None
+        network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
+        return TensorBatches(data.rows[0].to(network), data.labels[0], self._batch_size(), seed)
+
+    def _batch_size(self) -> int:
+        size = getattr(self, "batch_size", None)
+        return size or (TABLE_BATCH if self.image_shape_ is None else IMAGE_BATCH)
+
+    def _sparse_student(self, data: ClassData, source: BatchSource, seed: int, callbacks: Sequence[Callback]) -> Any:
+        """Options of training over batches; ``data`` is some of the rows."""
+        points = TABLE_POINTS if self.image_shape_ is None else max(IMAGE_POINTS, data.outputs)
+        options = self._student_options(data, seed, callbacks)
+        return self._sparse_options(options, source.rows, data.targets.dtype, points=points)
 
 
 class GuidedClassifier(ClassifierBase):
@@ -159,7 +179,12 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         feature_net: None for d-100-100-100-20 with ReLU (a wide ResNet-28-5 for images), a list of widths, a
             `torch.nn.Module` (copied), or a function from the number of columns, or of channels, to one.
         base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
-        inference: "exact", or "auto" to let the library decide (exact is what there is).
+        inference: "exact": all rows at every step. "sparse": inducing points, batches and a softmax over sampled
+            latents in place of the Dirichlet likelihood, for any number of rows. "auto": exact while it fits in memory
+            and takes at most ten minutes here, or up to 2000 rows; see ``inference_``.
+        n_inducing: Number of inducing points of sparse inference; None for 128, for images 10 or one a class.
+        batch_size: Rows a step of sparse inference; None for 512, for images 256. Half of them inform the guide about
+            the others.
         n_members: Members of a deep ensemble that shares one guide; probabilities are their mean.
         calibrate: "temperature" divides log probabilities by a temperature that suits a held-out fifth of the rows; the
             model itself is then fitted to all of them, so that labels stay as they are. It doubles the time.
@@ -198,6 +223,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         feature_net: FeatureNet = None,
         base_kernel: Kernel | None = None,
         inference: str = "auto",
+        n_inducing: int | None = None,
+        batch_size: int | None = None,
         n_members: int = 1,
         calibrate: str | None = None,
         tol: float | None = None,
@@ -220,6 +247,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self.feature_net = feature_net
         self.base_kernel = base_kernel
         self.inference = inference
+        self.n_inducing = n_inducing
+        self.batch_size = batch_size
         self.n_members = n_members
         self.calibrate = calibrate
         self.tol = tol
@@ -242,9 +271,18 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        source = self._in_batches(data, seed, guided=True)
+        if source is not None:
+            return self._fit_sparse(source, data.outputs, seed, callbacks)
         guide = self._fit_guide(data, seed, self.guide_scale)
         options = self._student_options(data, seed, callbacks)
         return fit_gdkl_classes(data.repeat(self.n_members), guide, options, beta=self.beta)
+
+    def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
+        guide = batch_guide(self._fit_guide(subset, seed, self.guide_scale), self._likelihood)
+        options = self._sparse_student(subset, source, seed, callbacks)
+        return fit_sparse_gdkl_classes(source, guide, options, beta=self.beta)
 
 
 class DKLClassifier(StudentClassifier):
@@ -256,6 +294,8 @@ class DKLClassifier(StudentClassifier):
         feature_net: As for `GDKLClassifier`.
         base_kernel: As for `GDKLClassifier`.
         inference: As for `GDKLClassifier`.
+        n_inducing: As for `GDKLClassifier`.
+        batch_size: As for `GDKLClassifier`.
         n_members: As for `GDKLClassifier`.
         calibrate: As for `GDKLClassifier`.
         tol: As for `GDKLClassifier`.
@@ -285,6 +325,8 @@ class DKLClassifier(StudentClassifier):
         feature_net: FeatureNet = None,
         base_kernel: Kernel | None = None,
         inference: str = "auto",
+        n_inducing: int | None = None,
+        batch_size: int | None = None,
         n_members: int = 1,
         calibrate: str | None = None,
         tol: float | None = None,
@@ -304,6 +346,8 @@ class DKLClassifier(StudentClassifier):
         self.feature_net = feature_net
         self.base_kernel = base_kernel
         self.inference = inference
+        self.n_inducing = n_inducing
+        self.batch_size = batch_size
         self.n_members = n_members
         self.calibrate = calibrate
         self.tol = tol
@@ -319,7 +363,15 @@ class DKLClassifier(StudentClassifier):
         self.callbacks = callbacks
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        source = self._in_batches(data, seed, guided=False)
+        if source is not None:
+            return self._fit_sparse(source, data.outputs, seed, callbacks)
         return fit_dkl_classes(data.repeat(self.n_members), self._student_options(data, seed, callbacks))
+
+    def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
+        options = self._sparse_student(subset, source, seed, callbacks)
+        return fit_sparse_dkl_classes(source, n_classes, options, likelihood=self._likelihood)
 
 
 class NNGPClassifier(GuidedClassifier):

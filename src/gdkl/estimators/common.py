@@ -16,7 +16,7 @@ from torch import Tensor
 from gdkl.estimators.saving import save
 from gdkl.numerics import InterruptedFitWarning, NotFittedError, OptionError
 from gdkl.predictive import FloatArray
-from gdkl.training import Callback, ProgressDisplay, TrainingOutcome, as_callbacks
+from gdkl.training import Callback, EpochProgress, ProgressDisplay, TrainingOutcome, as_callbacks
 
 
 class EstimatorBase(BaseEstimator, ABC):
@@ -29,9 +29,14 @@ class EstimatorBase(BaseEstimator, ABC):
 
     history_: pd.DataFrame
     n_iter_: int
+    #: "exact" or "sparse"; estimators without the choice do not have it.
+    inference_: str
 
-    def _callbacks(self) -> list[Callback]:
-        progress: list[Callback] = [ProgressDisplay(type(self).__name__)] if self.verbose else []
+    def _callbacks(self, rows_per_step: int | None = None) -> list[Callback]:
+        """Progress, if it is to be shown, and the user's own; with a number of rows a step, of a run over batches."""
+        name = type(self).__name__
+        shown: Callback = ProgressDisplay(name) if rows_per_step is None else EpochProgress(name, rows_per_step)
+        progress = [shown] if self.verbose else []
         return [*progress, *as_callbacks(getattr(self, "callbacks", None))]
 
     def _tell_of_interrupt(self, outcome: TrainingOutcome | None) -> None:

@@ -28,7 +28,7 @@ from gdkl.estimators.parts import guide_kernel
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
 from gdkl.estimators.saving import SCALES
 from gdkl.estimators.scaling import Scaler
-from gdkl.gp import ExactPosterior, GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
+from gdkl.gp import ExactPosterior, GPyTorchKernel, KernelFunction, ScaledKernel, SparsePosterior, rbf_kernel
 from gdkl.guide import as_kernel_function
 from gdkl.methods import FittedModel, FittedNetwork
 from gdkl.methods.deep_kernel import batch_kernel
@@ -103,6 +103,9 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     history = [dict(zip(names, row, strict=True)) for row in logged]
     outcome = None if header["outcome"] is None else TrainingOutcome(**header["outcome"])
     estimator.n_features_in_ = int(header["n_features_in"])
+    # Files from before there was a choice do not say.
+    if header.get("inference") is not None:
+        estimator.inference_ = header["inference"]
     if header["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
     if isinstance(estimator, ClassifierBase):
@@ -132,14 +135,13 @@ def _unpack_model(
     embed = _unpack_network(tensors, header, factories, columns)
     if "kernel" not in header:
         return FittedNetwork(cast(Members, embed), int(header["shape"]["outputs"]))
-    posterior = ExactPosterior(
-        _unpack_kernel(tensors, header, options, factories, estimator),
-        tensors["posterior.features"],
-        tensors["posterior.noise"],
-        _unpack_factor(tensors["posterior.factor"], int(header["shape"]["n"])),
-        tensors["posterior.weights"],
-    )
-    return FittedModel(embed, posterior)
+    kernel = _unpack_kernel(tensors, header, options, factories, estimator)
+    features, noise, weights = (tensors[f"posterior.{name}"] for name in ("features", "noise", "weights"))
+    if "posterior.reduction" in tensors:
+        sparse = SparsePosterior(kernel, features, noise, weights, tensors["posterior.reduction"])
+        return FittedModel(embed, sparse)
+    factor = _unpack_factor(tensors["posterior.factor"], int(header["shape"]["n"]))
+    return FittedModel(embed, ExactPosterior(kernel, features, noise, factor, weights))
 
 
 def _unpack_factor(packed: Tensor, n: int) -> Tensor:

@@ -13,7 +13,7 @@ from gdkl.estimators.base import RegressorBase
 from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel
 from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
-from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
+from gdkl.guide import GuideKernel, as_kernel_function, fit_batch_guide, fit_guide, subset_size
 from gdkl.methods import (
     DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
@@ -24,14 +24,22 @@ from gdkl.methods import (
     fit_gdkl,
     fit_gp,
     fit_nngp,
+    fit_sparse_dkl,
+    fit_sparse_gdkl,
     guided_noise_start,
 )
-from gdkl.numerics import OptionError
-from gdkl.training import Callback, Schedule, StepReport
+from gdkl.numerics import OptionError, resolve_device, resolve_dtype
+from gdkl.training import Batch, BatchSource, Callback, Schedule, StepReport
 
 
 class DeepKernelRegressor(StudentOptions, RegressorBase):
-    """What GDKL and DKL have in common: the student's options."""
+    """What GDKL and DKL have in common: the student's options, exact inference or inducing points."""
+
+    _guided = False
+
+    def _chooses_sparse(self, rows: int, outputs: int) -> bool:
+        device, dtype = resolve_device(self.device), resolve_dtype(self.dtype)
+        return self._is_sparse(rows, outputs, device, dtype, guided=self._guided)
 
 
 _SCHEDULES = {"fast": Schedule.fast, "published": Schedule}
@@ -48,7 +56,11 @@ class GDKLRegressor(DeepKernelRegressor):
         feature_net: None for d-100-100-100-20 with ReLU, a list of widths, a `torch.nn.Module` (copied), or a
             function from the number of columns to one.
         base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
-        inference: "exact", or "auto" to let the library decide (exact is what there is).
+        inference: "exact": all rows at every step. "sparse": inducing points and batches, for any number of rows.
+            "auto": exact while it fits in memory and takes at most ten minutes here, or up to 2000 rows; see
+            ``inference_``.
+        n_inducing: Number of inducing points of sparse inference; None for 128.
+        batch_size: Rows a step of sparse inference; None for 512. Half of them inform the guide about the others.
         n_members: Members of a deep ensemble that shares one guide; predictions are their mixture.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
         patience: See ``tol``.
@@ -81,6 +93,8 @@ class GDKLRegressor(DeepKernelRegressor):
         feature_net: FeatureNet = None,
         base_kernel: Kernel | None = None,
         inference: str = "auto",
+        n_inducing: int | None = None,
+        batch_size: int | None = None,
         n_members: int = 1,
         tol: float | None = None,
         patience: int | None = None,
@@ -99,6 +113,8 @@ class GDKLRegressor(DeepKernelRegressor):
         self.feature_net = feature_net
         self.base_kernel = base_kernel
         self.inference = inference
+        self.n_inducing = n_inducing
+        self.batch_size = batch_size
         self.n_members = n_members
         self.tol = tol
         self.patience = patience
@@ -118,6 +134,8 @@ class GDKLRegressor(DeepKernelRegressor):
             raise OptionError(f"schedule={self.schedule!r} is not known: use one of {', '.join(_SCHEDULES)}.")
         guide_kernel(self.guide)
 
+    _guided = True
+
     def _schedule(self) -> Schedule:
         return _SCHEDULES[self.schedule](int(self.n_iter), self.learning_rate)
 
@@ -126,6 +144,14 @@ class GDKLRegressor(DeepKernelRegressor):
         rate = DEFAULT_KERNEL_RATE if self.schedule == "fast" else 1.0
         options = replace(self._options(seed, callbacks), noise_start=guided_noise_start(guide), kernel_rate=rate)
         return fit_gdkl(data.repeat(self.n_members), guide, options, beta=self.beta)
+
+    def _fit_sparse(
+        self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]
+    ) -> FittedModel:
+        subset = source.sample(subset_size(source.rows), seed)
+        guide = fit_batch_guide(as_kernel_function(guide_kernel(self.guide)), subset.rows, subset.targets)
+        options = self._sparse_options(self._options(seed, callbacks), source.rows, subset.targets.dtype)
+        return fit_sparse_gdkl(source, guide, options, beta=self.beta, held_out=held_out)
 
 
 class DKLRegressor(DeepKernelRegressor):
@@ -136,6 +162,8 @@ class DKLRegressor(DeepKernelRegressor):
         feature_net: As for `GDKLRegressor`.
         base_kernel: As for `GDKLRegressor`.
         inference: As for `GDKLRegressor`.
+        n_inducing: As for `GDKLRegressor`.
+        batch_size: As for `GDKLRegressor`.
         n_members: As for `GDKLRegressor`.
         tol: As for `GDKLRegressor`.
         patience: As for `GDKLRegressor`.
@@ -161,6 +189,8 @@ class DKLRegressor(DeepKernelRegressor):
         feature_net: FeatureNet = None,
         base_kernel: Kernel | None = None,
         inference: str = "auto",
+        n_inducing: int | None = None,
+        batch_size: int | None = None,
         n_members: int = 1,
         tol: float | None = None,
         patience: int | None = None,
@@ -176,6 +206,8 @@ class DKLRegressor(DeepKernelRegressor):
         self.feature_net = feature_net
         self.base_kernel = base_kernel
         self.inference = inference
+        self.n_inducing = n_inducing
+        self.batch_size = batch_size
         self.n_members = n_members
         self.tol = tol
         self.patience = patience
@@ -189,6 +221,14 @@ class DKLRegressor(DeepKernelRegressor):
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         return fit_dkl(data.repeat(self.n_members), self._options(seed, callbacks))
+
+    def _fit_sparse(
+        self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]
+    ) -> FittedModel:
+        algebra = source.sample(2, seed).targets.dtype
+        options = self._sparse_options(self._options(seed, callbacks), source.rows, algebra)
+        # The classic learns its noise from the evidence bound of the rows that it is trained on.
+        return fit_sparse_dkl(source, outputs, options)
 
 
 class NNGPRegressor(RegressorBase):

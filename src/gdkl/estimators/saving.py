@@ -14,7 +14,7 @@ from gdkl.estimators.class_files import pack_classifier
 from gdkl.estimators.class_inputs import ImageScaler
 from gdkl.estimators.model_file import write_model
 from gdkl.estimators.scaling import Scaler
-from gdkl.gp import GPyTorchKernel, ScaledKernel
+from gdkl.gp import GPyTorchKernel, ScaledKernel, SparsePosterior
 from gdkl.methods import FittedModel
 from gdkl.methods.nn_classes import WithHead
 from gdkl.nets import MLP, ImageFeatures, Members, WideResNet
@@ -60,6 +60,7 @@ def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor],
         "history_columns": [str(column) for column in estimator.history_.columns],
         "network": _pack_network(model.embed),
         "outcome": None if outcome is None else vars(outcome),
+        "inference": getattr(estimator, "inference_", None),
     }
     if isinstance(model, FittedModel):
         _pack_posterior(model, tensors, header)
@@ -82,14 +83,17 @@ def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor],
 def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     posterior = model.posterior
     members, outputs, n = posterior.weights.shape
-    lower = torch.tril_indices(n, n)
     tensors |= {
         "posterior.features": posterior.features,
         "posterior.noise": posterior.noise,
-        # Only the triangle that holds anything.
-        "posterior.factor": posterior.factor[..., lower[0], lower[1]],
         "posterior.weights": posterior.weights,
     }
+    if isinstance(posterior, SparsePosterior):
+        tensors["posterior.reduction"] = posterior.reduction
+    else:
+        # Only the triangle that holds anything.
+        lower = torch.tril_indices(n, n)
+        tensors["posterior.factor"] = posterior.factor[..., lower[0], lower[1]]
     kernel = posterior.kernel
     if isinstance(kernel, ScaledKernel):
         tensors["kernel.scale"] = kernel.scale

@@ -51,14 +51,17 @@ class Scaler:
         x_mean, x_std, varies = column_scales(X, names)
         targets = y.reshape(len(y), -1)
         y_mean, y_std, y_varies = _moments(targets)
-        if not bool(y_varies.all()):
-            which = "" if targets.shape[1] == 1 else f" in output {int(np.argmin(y_varies))}"
-            raise DataError(f"y is constant{which}: there is nothing to predict; give targets that vary.")
-        with np.errstate(over="ignore", under="ignore"):
-            variance = y_std**2
-        if not bool((np.isfinite(variance) & (variance > _SMALLEST_VARIANCE)).all()):
-            raise DataError(f"y varies by {y_std.max():.0e}, beyond what variances can hold: give it in other units.")
+        _check_target_scales(y_std, y_varies)
         return cls(x_mean[varies], x_std[varies], varies, y_mean, y_std, y.ndim == 1)
+
+    @classmethod
+    def from_moments(cls, x: ColumnMoments, y: ColumnMoments, y_is_1d: bool, names: Any = None) -> Scaler:
+        """The scales of rows that were seen a part at a time; warns and refuses as `fit` does."""
+        x_mean, x_std, varies = x.scales()
+        _tell_of_constants(varies, names, stacklevel=4)
+        y_mean, y_std, y_varies = y.scales()
+        _check_target_scales(y_std, y_varies)
+        return cls(x_mean[varies], x_std[varies], varies, y_mean, y_std, y_is_1d)
 
     def rows(self, X: FloatArray) -> FloatArray:
         """Standardised kept columns, ``(n, kept)``."""
@@ -92,14 +95,72 @@ def column_scales(X: FloatArray, names: Any = None) -> tuple[FloatArray, FloatAr
         names: Column names for the warning, if there are any.
     """
     mean, std, varies = _moments(X)
+    _tell_of_constants(varies, names, stacklevel=6)
+    return mean, std, varies
+
+
+def _tell_of_constants(varies: NDArray[np.bool_], names: Any, stacklevel: int) -> None:
     if not bool(varies.any()):
         raise DataError("every column of X is constant: nothing can be learned from it; give columns that vary.")
     if not bool(varies.all()):
         which = [str(names[i]) if names is not None else str(i) for i in np.flatnonzero(~varies)]
         listed = ", ".join(which[:5]) + (" ..." if len(which) > 5 else "")
         plural = "s" if len(which) > 1 else ""
-        warnings.warn(f"Constant column{plural} ignored: {listed}.", DataWarning, stacklevel=5)
-    return mean, std, varies
+        warnings.warn(f"Constant column{plural} ignored: {listed}.", DataWarning, stacklevel=stacklevel)
+
+
+def _check_target_scales(y_std: FloatArray, y_varies: NDArray[np.bool_]) -> None:
+    if not bool(y_varies.all()):
+        which = "" if len(y_std) == 1 else f" in output {int(np.argmin(y_varies))}"
+        raise DataError(f"y is constant{which}: there is nothing to predict; give targets that vary.")
+    with np.errstate(over="ignore", under="ignore"):
+        variance = y_std**2
+    if not bool((np.isfinite(variance) & (variance > _SMALLEST_VARIANCE)).all()):
+        raise DataError(f"y varies by {y_std.max():.0e}, beyond what variances can hold: give it in other units.")
+
+
+class ColumnMoments:
+    """Means and standard deviations of columns that are seen a part of the rows at a time (Chan et al., 1979).
+
+    Example:
+        >>> moments = ColumnMoments()
+        >>> for part in (np.array([[1.0], [2.0]]), np.array([[6.0]])):
+        ...     moments.add(part)
+        >>> mean, std, varies = moments.scales()
+        >>> print(mean, std.round(4), varies, moments.count)
+        [3.] [2.1602] [ True] 3
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mean: FloatArray = np.zeros(0)
+        self._squares: FloatArray = np.zeros(0)
+        self._size: FloatArray = np.zeros(0)
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Take in some rows, ``(n, columns)``."""
+        part = np.asarray(values, dtype=np.float64)
+        n = len(part)
+        if n == 0:
+            return
+        mean = part.mean(axis=0)
+        squares = ((part - mean) ** 2).sum(axis=0)
+        size = np.abs(part).max(axis=0)
+        if self.count == 0:
+            self.count, self._mean, self._squares, self._size = n, mean, squares, size
+            return
+        total = self.count + n
+        shift = mean - self._mean
+        self._squares = self._squares + squares + shift**2 * (self.count * n / total)
+        self._mean = self._mean + shift * (n / total)
+        self._size = np.maximum(self._size, size)
+        self.count = total
+
+    def scales(self) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+        """Mean, standard deviation (1 for a constant column) and whether it varies, of each column."""
+        std = np.sqrt(self._squares / max(1, self.count))
+        varies = (std > _CONSTANT * self._size) & (std > 0)
+        return self._mean, np.where(varies, std, 1.0), varies
 
 
 def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import nn
 
 from gdkl.estimators.parts import FeatureNet, check_base_kernel, network_builder
 from gdkl.estimators.validation import check_number
-from gdkl.methods import DeepKernelOptions
-from gdkl.numerics import OptionError
+from gdkl.methods import DeepKernelOptions, SparseOptions, prefers_exact
+from gdkl.numerics import OptionError, resolve_dtype
 from gdkl.training import Callback, EarlyStopping, Schedule, StepReport, as_callbacks
 
-_INFERENCES = ("auto", "exact")
+_INFERENCES = ("auto", "exact", "sparse")
+
+
+#: Inducing points and rows a batch of tables, where the user does not say.
+TABLE_POINTS = 128
+TABLE_BATCH = 512
+
+#: Part of the steps on which the learning rate climbs, at least.
+_WARM_UP = 0.05
 
 
 class StudentOptions:
@@ -25,6 +35,8 @@ class StudentOptions:
     feature_net: FeatureNet
     base_kernel: Kernel | None
     inference: str
+    n_inducing: int | None
+    batch_size: int | None
     n_members: int
     tol: float | None
     patience: int | None
@@ -39,6 +51,11 @@ class StudentOptions:
         inference = getattr(self, "inference", "auto")
         if inference not in _INFERENCES:
             raise OptionError(f"inference={inference!r} is not known: use one of {', '.join(_INFERENCES)}.")
+        for name in ("n_inducing", "batch_size"):
+            if (value := getattr(self, name, None)) is not None:
+                check_number(name, value, low=1, strict=False, integer=True)
+        if getattr(self, "batch_size", None) == 1:
+            raise OptionError("batch_size=1 cannot be split into two halves: use at least 2.")
         if (self.tol is None) != (self.patience is None):
             raise OptionError("tol and patience go together: give both to stop early, or neither.")
         network_builder(self.feature_net)
@@ -62,3 +79,44 @@ class StudentOptions:
             seed=seed,
             callbacks=callbacks,
         )
+
+    def _is_sparse(self, rows: int, outputs: int, device: torch.device, dtype: torch.dtype, *, guided: bool) -> bool:
+        """Whether inducing points take the place of exact inference; remembered as ``inference_``."""
+        if self.inference == "auto":
+            exact = prefers_exact(
+                rows, outputs, self.n_members, int(self.n_iter), guided=guided, device=device, dtype=dtype
+            )
+        else:
+            exact = self.inference == "exact"
+        self.inference_ = "exact" if exact else "sparse"
+        return not exact
+
+    def _sparse_options(
+        self,
+        options: DeepKernelOptions,
+        rows: int,
+        algebra: torch.dtype,
+        *,
+        points: int = TABLE_POINTS,
+    ) -> SparseOptions:
+        """The options of exact training as those of training with inducing points."""
+        return SparseOptions(
+            # Untrained features lie close together: at the full rate the first steps would take them, and with them
+            # every correlation, out of the kernel's reach.
+            schedule=replace(options.schedule, warm_up=max(options.schedule.warm_up, _WARM_UP)),
+            n_inducing=min(points, rows) if self.n_inducing is None else int(self.n_inducing),
+            members=int(self.n_members),
+            feature_net=options.feature_net,
+            base_kernel=options.base_kernel,
+            weight_decay=options.weight_decay,
+            momentum=options.momentum,
+            algebra=algebra,
+            seed=options.seed,
+            callbacks=options.callbacks,
+        )
+
+
+def sparse_precisions(dtype: str) -> tuple[torch.dtype, torch.dtype]:
+    """Of the network and of the algebra over batches: networks lose nothing in float32, and are twice as fast."""
+    algebra = resolve_dtype(dtype)
+    return (torch.float32 if dtype == "auto" else algebra), algebra

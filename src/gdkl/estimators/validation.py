@@ -18,13 +18,14 @@ from gdkl.predictive import FloatArray
 MIN_ROWS = 4
 
 
-def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
+def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int = 0) -> FloatArray:
     """Turn X into a finite float64 matrix and remember, or compare, its columns.
 
     Args:
         estimator: Whose ``n_features_in_`` and ``feature_names_in_`` are set (reset) or compared.
         X: Array, DataFrame or nested list.
         reset: True in ``fit``.
+        first_row: Number of the first row, where X is a part of a longer table.
     """
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
@@ -53,7 +54,7 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
         if "eature names" not in str(error):
             raise
         raise DataError("X has column names of several types: rename them all to strings.") from error
-    _check_finite("X", values, estimator)
+    _check_finite("X", values, estimator, first_row)
     return values
 
 
@@ -80,12 +81,14 @@ def _holds_numbers(column: Any) -> bool:
     return True
 
 
-def _check_finite(name: str, values: NDArray[np.float64], estimator: BaseEstimator | None = None) -> None:
+def _check_finite(
+    name: str, values: NDArray[np.float64], estimator: BaseEstimator | None = None, first_row: int = 0
+) -> None:
     finite = np.isfinite(values)
     if bool(finite.all()):
         return
     index = np.argwhere(~finite)
-    where = f"row {index[0][0]}"
+    where = f"row {first_row + index[0][0]}"
     if values.ndim == 2 and name == "X":
         names = getattr(estimator, "feature_names_in_", None)
         column = index[0][1]

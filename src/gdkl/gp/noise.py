@@ -38,6 +38,11 @@ class Noise(nn.Module):
         self.floor = floor
         self.raw = nn.Parameter(torch.log(torch.expm1(variances - floor)))
 
+    @torch.no_grad()
+    def assign(self, variances: Tensor) -> None:
+        """Take on given variances, above the floor."""
+        self.raw.copy_(torch.log(torch.expm1(variances - self.floor)))
+
     def forward(self) -> Tensor:
         """The variances."""
         return self.floor + softplus(self.raw)

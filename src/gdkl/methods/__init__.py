@@ -1,7 +1,7 @@
 """Each system of the paper as a short composition of the rooms below."""
 
 from gdkl.methods.class_data import ClassData
-from gdkl.methods.cost import Cost, exact_cost
+from gdkl.methods.cost import Cost, exact_cost, prefers_exact
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions
 from gdkl.methods.dkl import fit_dkl
@@ -17,6 +17,7 @@ from gdkl.methods.gdkl import (
 )
 from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
+from gdkl.methods.held_out_noise import held_out_rows
 from gdkl.methods.nn_classes import FittedNetwork, fit_nn_classes
 from gdkl.methods.nngp import fit_nngp
 from gdkl.methods.nngp_classes import fit_nngp_classes
@@ -52,4 +53,6 @@ __all__ = [
     "fit_sparse_gdkl",
     "fit_sparse_gdkl_classes",
     "guided_noise_start",
+    "held_out_rows",
+    "prefers_exact",
 ]

@@ -10,7 +10,8 @@ from functools import cache
 import torch
 
 from gdkl.methods.data import TrainingData
-from gdkl.numerics import GIB, GdklWarning, require_memory, tensor_bytes, threads_for
+from gdkl.numerics import GIB, GdklWarning, available_memory, require_memory, tensor_bytes, threads_for
+from gdkl.numerics.memory import USABLE_PART
 
 #: Floating-point operations of a step in units of (n/2)³: the student's factor, two solves and a product, and the
 #: guide's factor and solve; for DKL a factor and an inverse of all rows.
@@ -27,6 +28,9 @@ _TRIAL_SIZE = {"cpu": 768, "cuda": 4096}
 
 #: Longer than this, and the user is told before the start.
 _LONG_SECONDS = 600.0
+
+#: Rows up to which inference is exact whenever it fits in memory.
+ALWAYS_EXACT = 2000
 
 #: No machine is slower: work that is quick even at this rate needs no trial.
 _SLOWEST_RATE = 1e9
@@ -60,6 +64,31 @@ def exact_cost(data: TrainingData, n_iter: int, *, guided: bool) -> Cost:
     return Cost(n_iter * step, _bytes(data, guided))
 
 
+def prefers_exact(
+    rows: int, outputs: int, members: int, n_iter: int, *, guided: bool, device: torch.device, dtype: torch.dtype
+) -> bool:
+    """Whether exact training fits in memory and in ten minutes on this device; if not, inducing points do.
+
+    Up to `ALWAYS_EXACT` rows nothing is timed, so that small fits never depend on how busy the machine is.
+
+    Args:
+        rows: Number of training rows.
+        outputs: Latent functions a row.
+        members: Fits in the batch.
+        n_iter: Number of steps.
+        guided: As for `exact_cost`.
+        device: Where to train.
+        dtype: In which precision.
+    """
+    blank = torch.empty((), dtype=dtype, device=device)
+    data = TrainingData(blank.expand(members, rows, 1), blank.expand(members, outputs, rows))
+    if _bytes(data, guided) > USABLE_PART * available_memory(device):
+        return False
+    if rows <= ALWAYS_EXACT or _work(data, guided) * n_iter < _SLOWEST_RATE * _LONG_SECONDS:
+        return True
+    return exact_cost(data, n_iter, guided=guided).seconds <= _LONG_SECONDS
+
+
 def check_cost(data: TrainingData, n_iter: int, *, guided: bool, more_bytes: int = 0) -> None:
     """Refuse exact training that does not fit in memory, and tell of one that will take long.
 
@@ -74,15 +103,20 @@ def check_cost(data: TrainingData, n_iter: int, *, guided: bool, more_bytes: int
     """
     device = data.rows.device
     needed = _bytes(data, guided) + more_bytes
-    require_memory(needed, what=f"exact training on {data.n} rows", remedy="Train on fewer rows.", device=device)
+    require_memory(
+        needed,
+        what=f"exact training on {data.n} rows",
+        remedy="Train on fewer rows, or with inference='sparse'.",
+        device=device,
+    )
     if _work(data, guided) * n_iter < _SLOWEST_RATE * _LONG_SECONDS:
         return
     cost = exact_cost(data, n_iter, guided=guided)
     if cost.seconds > _LONG_SECONDS:
         warnings.warn(
             f"exact training on {data.n} rows for {n_iter} steps will take about {cost.seconds / 60:.0f} minutes and "
-            f"{needed / GIB:.1f} GiB on {device}. Fewer rows, fewer steps (n_iter, or tol with patience) or a GPU make "
-            "it shorter.",
+            f"{needed / GIB:.1f} GiB on {device}. inference='sparse', fewer rows or steps, or a "
+            "GPU make it shorter.",
             GdklWarning,
             stacklevel=3,
         )

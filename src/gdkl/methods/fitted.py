@@ -43,7 +43,7 @@ class FittedModel:
         """
         posterior = self.posterior
         members, outputs, n = posterior.weights.shape
-        rows = rows.expand(members, -1, -1)
+        rows = self._as_embedded(rows).expand(members, -1, -1)
         # K(new, train) and its whitened copy, with as much again for temporaries.
         chunk_size = rows_per_chunk(members * outputs * tensor_bytes(4, n, dtype=posterior.weights.dtype))
         if self.most_rows is not None:
@@ -66,4 +66,9 @@ class FittedModel:
             remedy="Ask for fewer rows at a time, or for return_std instead of return_cov.",
             device=rows.device,
         )
-        return self.posterior.covariance(self.embed(rows.expand(members, -1, -1)))
+        return self.posterior.covariance(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+
+    def _as_embedded(self, rows: Tensor) -> Tensor:
+        """Rows in the precision of the network, which may be another than that of the algebra over its features."""
+        parameter = next((value for value in self.embed.parameters() if value.is_floating_point()), None)
+        return rows if parameter is None else rows.to(parameter.dtype)

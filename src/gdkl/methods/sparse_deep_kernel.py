@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,7 +13,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from gdkl.gp import (
-    NOISE_START,
     GPyTorchKernel,
     InducingPoints,
     Marginals,
@@ -27,8 +24,9 @@ from gdkl.gp import (
 )
 from gdkl.methods.deep_kernel import HISTORY_ROWS, batch_kernel, check_features, check_kernel
 from gdkl.methods.fitted import FittedModel
+from gdkl.methods.held_out_noise import most_probable_noise
 from gdkl.nets import MLP, Members
-from gdkl.numerics import DataError, OptionError, keep_freed_memory, limit_threads, threads_for
+from gdkl.numerics import DataError, OptionError, keep_freed_memory, limit_threads
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import (
     ALONE,
@@ -44,11 +42,12 @@ from gdkl.training import (
     train_mini_batch,
 )
 
+#: Where the noise starts: near all of the targets' variance. q(u) starts at its prior, and with the small noise that
+#: exact training starts from, the quickest way down would be to shrink the kernel to nothing.
+NOISE_OF_START = 0.5
+
 #: Rows whose features the inducing points start from: k-means needs several for each centre.
 _START_ROWS, _START_ROWS_A_POINT = 2000, 10
-
-#: Steps that are prepared ahead of the loop.
-_AHEAD = 3
 
 _T = TypeVar("_T")
 
@@ -83,7 +82,7 @@ class SparseOptions:
     members: int = 1
     feature_net: Callable[[int], nn.Module] = MLP
     base_kernel: Kernel | None = None
-    noise_start: float | Tensor = NOISE_START
+    noise_start: float | Tensor = NOISE_OF_START
     output_scale: float = 1.0
     weight_decay: float = 0.0
     kernel_rate: float = 1.0
@@ -123,6 +122,15 @@ class SparseDeepKernel(nn.Module):
         """Latent marginals q(f) of a batch of rows ``(b, d)``, shape ``(members, outputs, b)``."""
         features = self.network(rows.expand(self.network.count, *rows.shape))
         return self.posterior().marginals(features)
+
+    @torch.no_grad()
+    def refresh_noise(self, held_out: Batch) -> None:
+        """Set the noise to what rows say that the model has not learned from."""
+        training = self.training
+        self.eval()
+        q = self.marginals(held_out.rows)
+        self.noise.assign(most_probable_noise(q, held_out.targets[None], self.noise.floor))
+        self.train(training)
 
     def posterior(self) -> SparsePosterior:
         """What the model believes now."""
@@ -174,7 +182,7 @@ def train_sparse_deep_kernel(
     prepare: Callable[[Batch], _T],
     make_loss: Callable[[SparseDeepKernel], Callable[[int, Batch, _T], ObjectiveValue]],
     *,
-    finish: Callable[[SparseDeepKernel], None] | None = None,
+    held_out: Batch | None = None,
 ) -> FittedModel:
     """Build a deep kernel with inducing points and train it on an objective over batches.
 
@@ -182,10 +190,9 @@ def train_sparse_deep_kernel(
         source: Where batches come from.
         outputs: Number of latent functions.
         options: How to build and train.
-        prepare: What a batch needs that does not depend on the student, such as the guide's answer; on a CPU it is
-            computed ahead of the loop, on a core of its own.
+        prepare: What a batch needs that does not depend on the student, such as the guide's answer.
         make_loss: From the deep kernel to its objective at a step, for a batch and what was prepared for it.
-        finish: Changes the deep kernel after training.
+        held_out: Rows that are not trained on, which the noise of predictions comes from; None to keep the learned one.
     """
     device = source.sample(2, options.seed).rows.device
     with ExitStack() as alone:
@@ -198,17 +205,10 @@ def train_sparse_deep_kernel(
         if options.compile:
             _compile(model.network)
         loss = make_loss(model)
-        ahead: Iterator[tuple[Batch, _T]] | None = None
 
         def at(step: int) -> ObjectiveValue:
-            nonlocal ahead
-            if ahead is None:
-                # Made at the first step that is asked for, which in a resumed run is a later one.
-                pool = alone.enter_context(ThreadPoolExecutor(1, "batches", torch.set_num_threads, (1,)))
-                spare = pool if device.type == "cpu" and threads_for(source.batch_size) == 1 else None
-                ahead = _prepared(source, prepare, step, options.schedule.n_iter, spare)
-            batch, prepared = next(ahead)
-            return loss(step, batch, prepared)
+            batch = source.batch(step)
+            return loss(step, batch, prepare(batch))
 
         learned = [*model.kernel.parameters(), *model.points.parameters()]
         learned += [parameter for parameter in model.noise.parameters() if parameter.requires_grad]
@@ -233,39 +233,13 @@ def train_sparse_deep_kernel(
             steps_per_epoch=source.rows / (source.batch_size * options.world.size),
             extra_values=lambda: {"noise": model.noise()},
         )
-        if finish is not None:
-            finish(model)
+        if held_out is not None:
+            model.refresh_noise(held_out)
     model.requires_grad_(False)
     check_features(model.network, source.sample(2, options.seed).rows.expand(options.members, -1, -1))
     with torch.no_grad():
         posterior = model.posterior().detach()
     return FittedModel(model.network, posterior, history.rows, outcome)
-
-
-def _prepared(
-    source: BatchSource, prepare: Callable[[Batch], _T], first: int, last: int, spare: ThreadPoolExecutor | None
-) -> Iterator[tuple[Batch, _T]]:
-    """Batches from a step on with what they need, a few steps ahead where there is a thread to spare."""
-
-    def make(step: int) -> tuple[Batch, _T]:
-        batch = source.batch(step)
-        return batch, prepare(batch)
-
-    if spare is None:
-        for step in range(first, last):
-            yield make(step)
-        return
-    pending: deque[Future[tuple[Batch, _T]]] = deque()
-    step = first
-    try:
-        while step < last or pending:
-            while step < last and len(pending) < _AHEAD:
-                pending.append(spare.submit(make, step))
-                step += 1
-            yield pending.popleft().result()
-    finally:
-        for future in pending:
-            future.cancel()
 
 
 def _compile(network: Members) -> None:

@@ -19,7 +19,12 @@ from gdkl.training import Batch, BatchSource, step_generator
 
 
 def fit_sparse_gdkl(
-    source: BatchSource, guide: BatchGuide, options: SparseOptions, *, beta: float | torch.Tensor = 1.0
+    source: BatchSource,
+    guide: BatchGuide,
+    options: SparseOptions,
+    *,
+    beta: float = 0.1,
+    held_out: Batch | None = None,
 ) -> FittedModel:
     """Train a deep kernel with inducing points to agree with the guide on the rows of each batch.
 
@@ -28,6 +33,7 @@ def fit_sparse_gdkl(
         guide: Fitted on a subset of the rows.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term.
+        held_out: Rows that are not in ``source``, which the noise of predictions comes from; None to keep the learned.
     """
     outputs = guide.scale.shape[0]
 
@@ -40,7 +46,7 @@ def fit_sparse_gdkl(
 
         return loss
 
-    return train_sparse_deep_kernel(source, outputs, options, prepare, make_loss)
+    return train_sparse_deep_kernel(source, outputs, options, prepare, make_loss, held_out=held_out)
 
 
 def fit_sparse_gdkl_classes(

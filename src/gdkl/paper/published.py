@@ -24,7 +24,7 @@ def published(table: str, method: str, cell: str) -> Published | None:
     """A cell of a table, or None where the paper has none.
 
     Args:
-        table: "uci_test", "uci_train", "objectives" or "fewshot".
+        table: "uci_test", "uci_train", "objectives", "fewshot" or "cifar_full".
         method: A method's name, as `gdkl reproduce` takes it.
         cell: Dataset and score, such as "boston.ll".
 

@@ -37,7 +37,7 @@ def uci_table(results: Sequence[Mapping[str, Any]], part: str = "test") -> Table
         last = result["dataset"]
         cells = [last, result["method"]]
         for name, short in _SCORES:
-            cells += [_cell(score(result, part, name)), _cell(_paper(result, part, short))]
+            cells += [cell(score(result, part, name)), cell(_paper(result, part, short))]
         cells += [f"{score(result, part, 'coverage').mean:.2f}", f"{result['fit_seconds_all_splits']:.0f}"]
         table.add_row(*cells)
     return table
@@ -86,11 +86,11 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
             method,
             guide,
             str(len(together["splits"])),
-            _cell(score(together, "test", "log_likelihood"), 3),
-            _cell(paper["ll"]),
-            _cell(Published(100 * accuracy.mean, 100 * accuracy.std)),
-            _cell(paper["acc"]),
-            _cell(score(together, "test", "ece"), 3),
+            cell(score(together, "test", "log_likelihood"), 3),
+            cell(paper["ll"]),
+            cell(Published(100 * accuracy.mean, 100 * accuracy.std)),
+            cell(paper["acc"]),
+            cell(score(together, "test", "ece"), 3),
             f"{np.mean([member['fit_seconds'] for member in members]):.0f}",
             f"{1000 * float(np.mean(steps)):.1f}" if steps else "–",
         )
@@ -98,12 +98,13 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _paper(result: Mapping[str, Any], part: str, short: str) -> Published | None:
-    cell = f"{result['dataset']}.{short}"
-    found = published(f"uci_{part}", result["method"], cell)
-    return found or (published("objectives", result["method"], cell) if part == "test" else None)
+    place = f"{result['dataset']}.{short}"
+    found = published(f"uci_{part}", result["method"], place)
+    return found or (published("objectives", result["method"], place) if part == "test" else None)
 
 
-def _cell(value: Published | None, digits: int = 2) -> str:
+def cell(value: Published | None, digits: int = 2) -> str:
+    """A score as a table shows it; a dash where there is none."""
     if value is None:
         return "–"
     digits = 0 if abs(value.mean) >= 100 else digits

@@ -16,6 +16,7 @@ from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDi
 from gdkl.training.checkpoint import Checkpoint
 from gdkl.training.distributed import local_device, process_group
 from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, train_full_batch
+from gdkl.training.image_batches import ImageBatches
 from gdkl.training.mini_batch import EpochProgress, MiniBatchSettings, train_mini_batch
 from gdkl.training.randomness import generator_state, seeded
 from gdkl.training.rotation import CheckpointWarning, RotatingCheckpoint
@@ -33,6 +34,7 @@ __all__ = [
     "EarlyStopping",
     "EpochProgress",
     "History",
+    "ImageBatches",
     "LoaderBatches",
     "MiniBatchSettings",
     "ProgressDisplay",

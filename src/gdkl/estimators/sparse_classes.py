@@ -1,0 +1,103 @@
+"""Classifiers with inducing points: their guide from a subset of the rows, and labels that a loader yields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gdkl.estimators.class_inputs import ImageScaler, TableScaler
+from gdkl.estimators.streams import FirstPass, read_pair
+from gdkl.gp import ClassLikelihood
+from gdkl.guide import ClassBatchGuide, ClassGuide, OnlineGram, subset_size
+from gdkl.methods import ClassData
+from gdkl.numerics import DataError
+from gdkl.training import BatchSource, LoaderBatches
+
+if TYPE_CHECKING:
+    from gdkl.estimators.classifier_base import ClassifierBase
+
+#: Inducing points (or one a class, if that is more) and images a batch, where the user does not say.
+IMAGE_POINTS = 10
+IMAGE_BATCH = 256
+
+#: The largest value of an integer pixel, which becomes one.
+_PIXEL = 255
+
+
+def class_subset(
+    source: BatchSource, n_classes: int, likelihood: ClassLikelihood, algebra: torch.dtype, seed: int
+) -> ClassData:
+    """Some of the rows, for the guide's scale."""
+    batch = source.sample(subset_size(source.rows), seed)
+    return ClassData.make(batch.rows[None], batch.targets[None], n_classes, likelihood, algebra)
+
+
+def batch_guide(guide: ClassGuide, likelihood: ClassLikelihood) -> ClassBatchGuide:
+    """A guide that was fitted to a subset, for batches; as in exact training without the labels' own variances."""
+    return ClassBatchGuide(
+        OnlineGram(guide.kernel),
+        float(guide.normaliser[0]),
+        float(guide.scale[0]),
+        float(guide.noise[0]),
+        guide.targets.values.shape[-2],
+        likelihood,
+        label_noise=False,
+    )
+
+
+def read_class_loader(estimator: ClassifierBase, told: FirstPass) -> TableScaler | ImageScaler:
+    """Set what an estimator remembers of its inputs, and learn their scales, from a first pass over a loader."""
+    if told.labels is None or len(told.labels) < 2:
+        raise DataError("the loader yields one class only: a classifier needs rows of at least two classes.")
+    if told.labels.dtype.kind not in "iub":
+        raise DataError(f"the loader yields labels of type {told.labels.dtype}: give whole numbers.")
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+    estimator.classes_ = told.labels
+    estimator.n_features_in_ = prod(told.row_shape)
+    mean, std, varies = told.x_moments.scales()
+    if len(told.row_shape) == 1:
+        estimator.image_shape_ = None
+        if not bool(varies.any()):
+            raise DataError("every column of x is constant: nothing can be learned from it; give columns that vary.")
+        return TableScaler(mean[varies], std[varies], varies)
+    estimator.image_shape_ = told.row_shape
+    integers = told.X.dtype.kind in "iub"
+    unit = _PIXEL if integers else 1
+    low, high = float(told.X.min()) / unit, float(told.X.max()) / unit
+    return ImageScaler(mean / unit, std / unit, integers, unit=low >= 0 and high <= 1.5)
+
+
+def class_loader(
+    loader: Iterable[Any],
+    told: FirstPass,
+    scaler: TableScaler | ImageScaler,
+    classes: NDArray[Any],
+    device: torch.device,
+    network: torch.dtype,
+) -> LoaderBatches:
+    """Batches of a loader of labelled rows or images, scaled."""
+
+    def scaled(X: NDArray[Any], y: NDArray[Any]) -> tuple[Tensor, Tensor]:
+        if y.ndim != 1:
+            raise DataError(f"the loader yields labels of shape {y.shape}: give one class number a row.")
+        if isinstance(scaler, ImageScaler):
+            images = (X / _PIXEL if X.dtype.kind in "iub" else X).astype(np.float32)
+            rows: NDArray[Any] = scaler.rows(images)
+        else:
+            rows = scaler.rows(np.asarray(X, dtype=np.float64))
+        index = np.searchsorted(classes, y)
+        if not bool((classes[np.minimum(index, len(classes) - 1)] == y).all()):
+            raise DataError("the loader yields labels that were not there when it was first gone through.")
+        return torch.as_tensor(rows).to(device=device, dtype=network), torch.as_tensor(index).to(device)
+
+    def convert(item: Any) -> tuple[Tensor, Tensor]:
+        return scaled(*read_pair(item, told.row_shape, 0))
+
+    return LoaderBatches(loader, convert, told.rows, max(2, told.batch_size), scaled(told.X, told.y))

@@ -1,0 +1,120 @@
+"""Images on the device: the whole set lies there, crops and flips are one gather a batch, without worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gdkl.numerics import DataError
+from gdkl.training.batches import ALONE, Batch, Epochs, World, step_generator
+
+
+class ImageBatches:
+    """Labelled images that are normalised, cropped and flipped where they lie.
+
+    Args:
+        images: uint8, ``(n, channels, height, width)``; copied to the device once, with a margin of black pixels.
+        labels: Class numbers, ``(n,)``.
+        batch_size: Images a step.
+        seed: Of the order, the crops and the flips.
+        means: Of each channel, of pixels from 0 to 1.
+        deviations: Of each channel.
+        device: Where to train.
+        margin: Pixels by which a crop may be off centre, filled with black; 0 for none.
+        flip: Whether half of the images are mirrored.
+        world: Which of several processes this one is.
+
+    Example:
+        >>> images = torch.randint(0, 256, (8, 3, 6, 6), dtype=torch.uint8)
+        >>> source = ImageBatches(images, torch.arange(8), 4, seed=0, means=(0.5,) * 3, deviations=(0.2,) * 3)
+        >>> source.batch(0).rows.shape
+        torch.Size([4, 108])
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        batch_size: int,
+        seed: int,
+        *,
+        means: Sequence[float],
+        deviations: Sequence[float],
+        device: torch.device | str = "cpu",
+        margin: int = 4,
+        flip: bool = True,
+        world: World = ALONE,
+    ):
+        if images.dim() != 4 or images.dtype != torch.uint8 or labels.shape != images.shape[:1]:
+            raise DataError(
+                f"images must be uint8 (n, channels, height, width) with a label each; got {images.dtype} "
+                f"{tuple(images.shape)} and labels {tuple(labels.shape)}."
+            )
+        self.margin, self.flip, self.seed, self.world = margin, flip, seed, world
+        self.shape = tuple(int(size) for size in images.shape[1:])
+        self._padded = F.pad(images.to(device), (margin,) * 4)
+        self._labels = labels.to(device)
+        # From a byte to a normalised pixel by one multiplication and one addition.
+        mean, deviation = (torch.tensor(values, device=device)[:, None, None] for values in (means, deviations))
+        self._factor, self._shift = 1 / (255 * deviation), -mean / deviation
+        self._epochs = Epochs(len(images), batch_size, seed, world)
+        # All of an epoch's positions are copied to the device at once: a copy a step would make the device wait.
+        self._order: tuple[int, Tensor] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of images."""
+        return self._labels.shape[0]
+
+    @property
+    def batch_size(self) -> int:
+        """Images a step."""
+        return self._epochs.batch_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return self._labels.device
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step, its images cropped and flipped at random, as flat rows."""
+        epoch, place = divmod(step, self._epochs.steps)
+        if self._order is None or self._order[0] != epoch:
+            first = epoch * self._epochs.steps
+            order = torch.stack([self._epochs.index(first + k) for k in range(self._epochs.steps)])
+            self._order = (epoch, order.to(self.device, non_blocking=True))
+        index = self._order[1][place]
+        generator = step_generator(self.seed + 1, step, self.device, self.world.rank)
+        return Batch(self._augmented(index, generator), self._labels.index_select(0, index), index)
+
+    def sample(self, count: int, seed: int) -> Batch:
+        """Some images drawn at random, as they are."""
+        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))[:count].to(self.device)
+        return Batch(self.plain(order), self._labels.index_select(0, order), order)
+
+    def plain(self, index: Tensor) -> Tensor:
+        """Normalised images without crop or flip, as flat rows."""
+        height, width = self.shape[1:]
+        m = self.margin
+        return self._normalised(self._padded[index, :, m : m + height, m : m + width])
+
+    def _augmented(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        height, width = self.shape[1:]
+        n = index.shape[0]
+        # Offsets and flips of the whole batch in one draw.
+        draw = torch.rand(3, n, 1, generator=generator, device=self.device)
+        down, along = (draw[:2] * (2 * self.margin + 1)).long().unbind()
+        y = down + torch.arange(height, device=self.device)
+        x = torch.arange(width, device=self.device).expand(n, width)
+        if self.flip:
+            x = torch.where(draw[2] < 0.5, width - 1 - x, x)
+        x = x + along
+        channel = torch.arange(self.shape[0], device=self.device)[None, :, None, None]
+        picked = self._padded[index[:, None, None, None], channel, y[:, None, :, None], x[:, None, None, :]]
+        return self._normalised(picked)
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        return torch.addcmul(self._shift, images.float(), self._factor).flatten(1)
