@@ -89,9 +89,7 @@ def reproduce(
     ] = None,
     beta: Annotated[
         float | None,
-        typer.Option(
-            help="Weight of the KL term: 1 (fewshot), 0.1 (cifar), 0.03 (large).", min=0.0, show_default=False
-        ),
+        typer.Option(help="Weight of the KL term: 1 (fewshot, large), 0.1 (cifar).", min=0.0, show_default=False),
     ] = None,
     depth: Annotated[int, typer.Option(help="fewshot, cifar: depth of the wide ResNet.")] = 28,
     widen_factor: Annotated[int, typer.Option(help="fewshot, cifar: width of the wide ResNet.", min=1)] = 5,

@@ -13,7 +13,7 @@ from gdkl.estimators.base import RegressorBase
 from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel
 from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
-from gdkl.guide import GuideKernel, as_kernel_function, fit_batch_guide, fit_guide, subset_size
+from gdkl.guide import GuideKernel, as_kernel_function, ask_contexts, fit_batch_guide, fit_guide, subset_size
 from gdkl.methods import (
     DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
@@ -29,7 +29,7 @@ from gdkl.methods import (
     guided_noise_start,
 )
 from gdkl.numerics import OptionError, resolve_device, resolve_dtype
-from gdkl.training import Batch, BatchSource, Callback, Schedule, StepReport
+from gdkl.training import ArrayBatches, Batch, BatchSource, Callback, Schedule, StepReport, TensorBatches
 
 
 class DeepKernelRegressor(StudentOptions, RegressorBase):
@@ -42,6 +42,10 @@ class DeepKernelRegressor(StudentOptions, RegressorBase):
         return self._is_sparse(rows, outputs, device, dtype, guided=self._guided)
 
 
+#: Part of ``beta`` that counts with inducing points. The guide knows two thousand rows at most, the student all of them;
+#: on kin8nm, power and protein (a tenth of the training rows for trial) weights of 0.1 and more cost accuracy.
+SPARSE_SHARE = 0.01
+
 _SCHEDULES = {"fast": Schedule.fast, "published": Schedule}
 
 
@@ -49,7 +53,8 @@ class GDKLRegressor(DeepKernelRegressor):
     """Guided deep kernel learning: learns features like a network, knows what it does not know like its guide.
 
     Args:
-        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide.
+        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. With inducing points a
+            hundredth of it counts: there the guide knows far fewer rows than the student.
         n_iter: Gradient steps; each sees a fresh random split of the rows.
         guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, any
             `gdkl.infinite` network, any GPyTorch kernel, or a function ``k(x1, x2)``. It sees scaled rows.
@@ -150,8 +155,11 @@ class GDKLRegressor(DeepKernelRegressor):
     ) -> FittedModel:
         subset = source.sample(subset_size(source.rows), seed)
         guide = fit_batch_guide(as_kernel_function(guide_kernel(self.guide)), subset.rows, subset.targets)
+        if isinstance(source, (TensorBatches, ArrayBatches)):
+            # Rows that can be had by number are asked about once, ahead; those of a loader by half batches.
+            guide = ask_contexts(guide, source.take_pair, source.rows, seed)
         options = self._sparse_options(self._options(seed, callbacks), source.rows, subset.targets.dtype)
-        return fit_sparse_gdkl(source, guide, options, beta=self.beta, held_out=held_out)
+        return fit_sparse_gdkl(source, guide, options, beta=SPARSE_SHARE * self.beta, held_out=held_out)
 
 
 class DKLRegressor(DeepKernelRegressor):

@@ -11,6 +11,7 @@ from gdkl.guide.batch import (
     subset_size,
 )
 from gdkl.guide.classes import STUDENT_MULTIPLE, ClassGuide, fit_class_guide
+from gdkl.guide.context import ContextGuide, ask_contexts
 from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.guide import Guide, fit_guide
 from gdkl.guide.images import image_kernel_function, takes_images
@@ -22,6 +23,7 @@ __all__ = [
     "BatchGuide",
     "ClassBatchGuide",
     "ClassGuide",
+    "ContextGuide",
     "EvidenceFit",
     "GramSource",
     "Guide",
@@ -30,6 +32,7 @@ __all__ = [
     "PrecomputedGram",
     "Trial",
     "as_kernel_function",
+    "ask_contexts",
     "fit_batch_guide",
     "fit_by_evidence",
     "fit_class_batch_guide",

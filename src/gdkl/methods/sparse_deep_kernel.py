@@ -231,7 +231,7 @@ def train_sparse_deep_kernel(
             ),
             [history, *options.callbacks],
             steps_per_epoch=source.rows / (source.batch_size * options.world.size),
-            extra_values=lambda: {"noise": model.noise()},
+            extra_values=(lambda: {"noise": model.noise()}) if model.noise.raw.requires_grad else None,
         )
         if held_out is not None:
             model.refresh_noise(held_out)

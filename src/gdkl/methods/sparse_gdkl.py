@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from gdkl.gp import ClassLikelihood, Marginals
-from gdkl.guide import BatchGuide, ClassBatchGuide
+from gdkl.guide import BatchGuide, ClassBatchGuide, ContextGuide
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions, train_sparse_deep_kernel
 from gdkl.objectives import SOFTMAX_SAMPLES, ObjectiveValue, guided, guided_softmax
@@ -20,7 +20,7 @@ from gdkl.training import Batch, BatchSource, step_generator
 
 def fit_sparse_gdkl(
     source: BatchSource,
-    guide: BatchGuide,
+    guide: BatchGuide | ContextGuide,
     options: SparseOptions,
     *,
     beta: float = 0.1,
@@ -30,12 +30,12 @@ def fit_sparse_gdkl(
 
     Args:
         source: Where batches come from.
-        guide: Fitted on a subset of the rows.
+        guide: Fitted on a subset of the rows; asked about the halves of each batch, or about all rows ahead.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term.
         held_out: Rows that are not in ``source``, which the noise of predictions comes from; None to keep the learned.
     """
-    outputs = guide.scale.shape[0]
+    outputs = guide.noise.shape[0]
 
     def prepare(batch: Batch) -> Marginals:
         return guide.posterior(batch.rows, batch.targets, batch.index)

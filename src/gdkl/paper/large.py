@@ -57,7 +57,7 @@ class Protocol:
         epochs: Times that the two sparse methods see every row.
         batch_size: Rows a step.
         n_inducing: Inducing points.
-        beta: GDKL's weight of the KL term with inducing points.
+        beta: GDKL's own option, of which a hundredth counts with inducing points.
         learning_rate: Adam's highest. It climbs for a twentieth of the steps; then GDKL's falls along a cosine, and
             DKL's tenfold at 60 % and 80 % of the steps, as each estimator has it.
         exact_rows: Rows that exact GDKL is trained on at most, drawn at random.
@@ -68,7 +68,7 @@ class Protocol:
     epochs: int = 60
     batch_size: int = 512
     n_inducing: int = 128
-    beta: float = 0.03
+    beta: float = 1.0
     learning_rate: float = 1e-2
     exact_rows: int = 3000
     exact_steps: int = 1000

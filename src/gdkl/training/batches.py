@@ -170,14 +170,20 @@ class TensorBatches:
 
     def batch(self, step: int) -> Batch:
         """The batch of a step."""
-        return self._take(self._epochs.index(step))
+        return self.take(self._epochs.index(step))
 
     def sample(self, count: int, seed: int) -> Batch:
         """Some rows drawn at random."""
         order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
-        return self._take(order[:count])
+        return self.take(order[:count])
 
-    def _take(self, index: Tensor) -> Batch:
+    def take_pair(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows and targets at given positions."""
+        batch = self.take(index)
+        return batch.rows, batch.targets
+
+    def take(self, index: Tensor) -> Batch:
+        """Rows at given positions, in that order."""
         index = index.to(self._rows.device)
         return Batch(self._rows.index_select(0, index), self._targets.index_select(-1, index), index)
 
@@ -216,14 +222,20 @@ class ArrayBatches:
 
     def batch(self, step: int) -> Batch:
         """The batch of a step."""
-        return self._take(self._epochs.index(step))
+        return self.take(self._epochs.index(step))
 
     def sample(self, count: int, seed: int) -> Batch:
         """Some rows drawn at random."""
         order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
-        return self._take(order[:count])
+        return self.take(order[:count])
 
-    def _take(self, index: Tensor) -> Batch:
+    def take_pair(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows and targets at given positions."""
+        batch = self.take(index)
+        return batch.rows, batch.targets
+
+    def take(self, index: Tensor) -> Batch:
+        """Rows at given positions, in that order."""
         # Read in the order in which the rows lie in the file, and put back in the random one.
         ascending, order = index.sort()
         back = order.argsort()
