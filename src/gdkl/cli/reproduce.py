@@ -94,7 +94,7 @@ def reproduce(
     depth: Annotated[int, typer.Option(help="fewshot, cifar: depth of the wide ResNet.")] = 28,
     widen_factor: Annotated[int, typer.Option(help="fewshot, cifar: width of the wide ResNet.", min=1)] = 5,
     algebra: Annotated[str, typer.Option(help="fewshot, cifar: precision of the GPs, float64 or float32.")] = "float64",
-    epochs: Annotated[int | None, typer.Option(help="cifar: 200; large: 60.", min=1, show_default=False)] = None,
+    epochs: Annotated[int | None, typer.Option(help="cifar: 200; large: 50.", min=1, show_default=False)] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Rows a step. cifar: 256; large: 512.", min=2, show_default=False)
     ] = None,

@@ -42,8 +42,8 @@ class DeepKernelRegressor(StudentOptions, RegressorBase):
         return self._is_sparse(rows, outputs, device, dtype, guided=self._guided)
 
 
-#: Part of ``beta`` that counts with inducing points. The guide knows two thousand rows at most, the student all of them;
-#: on kin8nm, power and protein (a tenth of the training rows for trial) weights of 0.1 and more cost accuracy.
+#: Part of ``beta`` that counts with inducing points. The guide knows two thousand rows at most, the student all of
+#: them; on kin8nm, power and protein (a tenth of the training rows for trial) weights of 0.1 and more cost accuracy.
 SPARSE_SHARE = 0.01
 
 _SCHEDULES = {"fast": Schedule.fast, "published": Schedule}

@@ -22,6 +22,9 @@ _INFERENCES = ("auto", "exact", "sparse")
 TABLE_POINTS = 128
 TABLE_BATCH = 512
 
+#: Rate of q(u) over that of the network, with Adam.
+_VARIATIONAL_RATE = 5.0
+
 #: Part of the steps on which the learning rate climbs, at least.
 _WARM_UP = 0.05
 
@@ -109,6 +112,7 @@ class StudentOptions:
             feature_net=options.feature_net,
             base_kernel=options.base_kernel,
             weight_decay=options.weight_decay,
+            variational_rate=1.0 if options.momentum is not None else _VARIATIONAL_RATE,
             momentum=options.momentum,
             algebra=algebra,
             seed=options.seed,

@@ -65,7 +65,9 @@ class SparseOptions:
         noise_start: Initial noise variance, one for all or one an output.
         output_scale: Where the default kernel's output scale starts.
         weight_decay: On the network's parameters alone.
-        kernel_rate: Learning rate of kernel, noise and inducing points as a multiple of the network's.
+        kernel_rate: Learning rate of kernel, noise and inducing locations as a multiple of the network's.
+        variational_rate: Learning rate of q(u) as a multiple of the network's. Whitened values go from 0 to some units,
+            which takes Adam hundreds of steps at a network's rate.
         momentum: Of stochastic gradient descent, which then takes Adam's place.
         nesterov: Whether that momentum looks ahead.
         clip: Largest norm that a gradient keeps; None for no limit.
@@ -86,6 +88,7 @@ class SparseOptions:
     output_scale: float = 1.0
     weight_decay: float = 0.0
     kernel_rate: float = 1.0
+    variational_rate: float = 1.0
     momentum: float | None = None
     nesterov: bool = False
     clip: float | None = None
@@ -210,11 +213,12 @@ def train_sparse_deep_kernel(
             batch = source.batch(step)
             return loss(step, batch, prepare(batch))
 
-        learned = [*model.kernel.parameters(), *model.points.parameters()]
+        learned = [*model.kernel.parameters(), model.points.locations]
         learned += [parameter for parameter in model.noise.parameters() if parameter.requires_grad]
         groups = [
             {"params": list(model.network.parameters()), "weight_decay": options.weight_decay},
             {"params": learned, "rate": options.kernel_rate},
+            {"params": [model.points.mean, model.points.raw_factor], "rate": options.variational_rate},
         ]
         history = History(every=max(1, -(-options.schedule.n_iter // HISTORY_ROWS)))
         outcome = train_mini_batch(

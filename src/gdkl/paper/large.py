@@ -60,16 +60,18 @@ class Protocol:
         beta: GDKL's own option, of which a hundredth counts with inducing points.
         learning_rate: Adam's highest. It climbs for a twentieth of the steps; then GDKL's falls along a cosine, and
             DKL's tenfold at 60 % and 80 % of the steps, as each estimator has it.
+        weight_decay: On the network's weights, of both.
         exact_rows: Rows that exact GDKL is trained on at most, drawn at random.
         exact_steps: Its gradient steps.
     """
 
     seeds: int = 3
-    epochs: int = 60
+    epochs: int = 50
     batch_size: int = 512
     n_inducing: int = 128
     beta: float = 1.0
     learning_rate: float = 1e-2
+    weight_decay: float = 1e-4
     exact_rows: int = 3000
     exact_steps: int = 1000
 
@@ -163,6 +165,7 @@ def _make(method: Method, protocol: Protocol, seed: int, rows: int, device: torc
         "n_inducing": protocol.n_inducing,
         "batch_size": protocol.batch_size,
         "learning_rate": protocol.learning_rate,
+        "weight_decay": protocol.weight_decay,
     }
     if method is Method.GDKL:
         return GDKLRegressor(beta=protocol.beta, **sparse, **place)
