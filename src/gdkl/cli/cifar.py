@@ -26,6 +26,7 @@ def reproduce_cifar(
     device: torch.device,
     checkpoint_seconds: float,
     compile_network: bool,
+    graph: bool,
 ) -> None:
     """Make the runs whose results are not there yet, and print all results beside the paper's."""
     folder = output / "cifar"
@@ -55,6 +56,7 @@ def reproduce_cifar(
                 callbacks=[EpochProgress(what, protocol.batch_size, sys.stderr, lines=50)],
                 checkpoint_seconds=checkpoint_seconds,
                 compile_network=compile_network,
+                graph=graph,
                 world=world,
             )
             results.append(result)

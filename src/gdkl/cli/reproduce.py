@@ -110,6 +110,9 @@ def reproduce(
         typer.Option(help="cifar: training images that are held out and scored in place of the test images.", min=0),
     ] = 0,
     checkpoint_seconds: Annotated[float, typer.Option(help="cifar: time between two checkpoints.", min=0.0)] = 60.0,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="cifar: record a step as one CUDA graph and replay it.")
+    ] = False,
     compile_network: Annotated[
         bool, typer.Option("--compile", help="cifar: let torch.compile fuse the network's operations.")
     ] = False,
@@ -168,6 +171,7 @@ def reproduce(
             device=place,
             checkpoint_seconds=checkpoint_seconds,
             compile_network=compile_network,
+            graph=graph,
         )
         return
     if experiment == "classes":

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import torch
 from gpytorch.kernels import Kernel
@@ -30,9 +29,11 @@ from gdkl.numerics import DataError, OptionError, keep_freed_memory, limit_threa
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import (
     ALONE,
+    Ahead,
     Batch,
     BatchSource,
     Callback,
+    GraphedStep,
     History,
     MiniBatchSettings,
     RotatingCheckpoint,
@@ -48,8 +49,6 @@ NOISE_OF_START = 0.5
 
 #: Rows whose features the inducing points start from: k-means needs several for each centre.
 _START_ROWS, _START_ROWS_A_POINT = 2000, 10
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ class SparseOptions:
         clip: Largest norm that a gradient keeps; None for no limit.
         algebra: Precision of the Gaussian process; the network has that of the rows.
         compile: Whether `torch.compile` fuses the network's operations.
+        graph: Whether a step is recorded as one CUDA graph and replayed, on a GPU.
         seed: Of the initial weights, dropout, batches and samples.
         callbacks: Called after each step.
         checkpoint: Where a run that may be killed keeps its state.
@@ -94,6 +94,7 @@ class SparseOptions:
     clip: float | None = None
     algebra: torch.dtype = torch.float64
     compile: bool = False
+    graph: bool = False
     seed: int = 0
     callbacks: Sequence[Callback] = field(default=())
     checkpoint: RotatingCheckpoint | None = None
@@ -182,8 +183,8 @@ def train_sparse_deep_kernel(
     source: BatchSource,
     outputs: int,
     options: SparseOptions,
-    prepare: Callable[[Batch], _T],
-    make_loss: Callable[[SparseDeepKernel], Callable[[int, Batch, _T], ObjectiveValue]],
+    prepare: Callable[[int, Batch], tuple[Tensor, ...]],
+    make_loss: Callable[[SparseDeepKernel], Callable[..., ObjectiveValue]],
     *,
     held_out: Batch | None = None,
 ) -> FittedModel:
@@ -193,8 +194,8 @@ def train_sparse_deep_kernel(
         source: Where batches come from.
         outputs: Number of latent functions.
         options: How to build and train.
-        prepare: What a batch needs that does not depend on the student, such as the guide's answer.
-        make_loss: From the deep kernel to its objective at a step, for a batch and what was prepared for it.
+        prepare: What the batch of a step needs that does not depend on the student: the guide's answer, samples.
+        make_loss: From the deep kernel to its objective, a function of rows, targets and what was prepared for them.
         held_out: Rows that are not trained on, which the noise of predictions comes from; None to keep the learned one.
     """
     device = source.sample(2, options.seed).rows.device
@@ -208,11 +209,14 @@ def train_sparse_deep_kernel(
         if options.compile:
             _compile(model.network)
         loss = make_loss(model)
+        if options.graph and device.type == "cuda":
+            loss = GraphedStep(loss, list(model.parameters()))
 
-        def at(step: int) -> ObjectiveValue:
+        def inputs(step: int) -> tuple[Tensor, ...]:
             batch = source.batch(step)
-            return loss(step, batch, prepare(batch))
+            return batch.rows, batch.targets, *prepare(step, batch)
 
+        ahead = Ahead(inputs, device)
         learned = [*model.kernel.parameters(), model.points.locations]
         learned += [parameter for parameter in model.noise.parameters() if parameter.requires_grad]
         groups = [
@@ -224,7 +228,7 @@ def train_sparse_deep_kernel(
         outcome = train_mini_batch(
             model,
             groups,
-            at,
+            lambda step: loss(*ahead(step)),
             MiniBatchSettings(
                 options.schedule,
                 options.momentum,

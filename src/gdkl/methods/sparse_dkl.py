@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from gdkl.gp import ClassLikelihood, label_targets
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions, train_sparse_deep_kernel
@@ -12,17 +14,17 @@ from gdkl.objectives import ObjectiveValue, evidence_bound, softmax_evidence_bou
 from gdkl.training import Batch, BatchSource
 
 
-def _nothing(batch: Batch) -> None:
+def _nothing(step: int, batch: Batch) -> tuple[Tensor, ...]:
     """DKL asks nobody."""
+    return ()
 
 
 def fit_sparse_dkl(source: BatchSource, outputs: int, options: SparseOptions) -> FittedModel:
     """Train a deep kernel with inducing points by the evidence bound of Gaussian targets."""
 
-    def make_loss(model: SparseDeepKernel) -> Callable[[int, Batch, None], ObjectiveValue]:
-        def loss(step: int, batch: Batch, prepared: None) -> ObjectiveValue:
-            q = model.marginals(batch.rows)
-            return evidence_bound(q, batch.targets[None], model.noise(), model.points.kl(), source.rows)
+    def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
+        def loss(rows: Tensor, targets: Tensor) -> ObjectiveValue:
+            return evidence_bound(model.marginals(rows), targets[None], model.noise(), model.points.kl(), source.rows)
 
         return loss
 
@@ -46,19 +48,22 @@ def fit_sparse_dkl_classes(
         likelihood: Gaussian for ±1; a softmax otherwise.
         kl_weight: Of KL(q(u) ‖ p(u)); 1 for the bound itself.
     """
+    softmax = likelihood is ClassLikelihood.DIRICHLET
 
-    def make_loss(model: SparseDeepKernel) -> Callable[[int, Batch, None], ObjectiveValue]:
-        if likelihood is ClassLikelihood.DIRICHLET:
-            model.noise.requires_grad_(False)
+    def prepare(step: int, batch: Batch) -> tuple[Tensor, ...]:
+        return (softmax_samples(batch, n_classes, options, step),) if softmax else ()
 
-        def loss(step: int, batch: Batch, prepared: None) -> ObjectiveValue:
-            q, kl = model.marginals(batch.rows), model.points.kl()
-            if likelihood is ClassLikelihood.GAUSSIAN:
-                y = label_targets(batch.targets, n_classes, likelihood, options.algebra).values
+    def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
+        model.noise.requires_grad_(not softmax)
+
+        def loss(rows: Tensor, labels: Tensor, *base: Tensor) -> ObjectiveValue:
+            q, kl = model.marginals(rows), model.points.kl()
+            if not softmax:
+                y = label_targets(labels, n_classes, likelihood, options.algebra).values
                 return evidence_bound(q, y[None], model.noise(), kl, source.rows)
-            labels = batch.targets.expand(options.members, -1)
-            return softmax_evidence_bound(q, labels, softmax_samples(q, options, step), kl, source.rows, kl_weight)
+            labels = labels.expand(options.members, -1)
+            return softmax_evidence_bound(q, labels, *base, kl=kl, rows=source.rows, weight=kl_weight)
 
         return loss
 
-    return train_sparse_deep_kernel(source, n_classes, options, _nothing, make_loss)
+    return train_sparse_deep_kernel(source, n_classes, options, prepare, make_loss)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from gdkl.gp import ClassLikelihood, Marginals
 from gdkl.guide import BatchGuide, ClassBatchGuide, ContextGuide
@@ -37,12 +38,12 @@ def fit_sparse_gdkl(
     """
     outputs = guide.noise.shape[0]
 
-    def prepare(batch: Batch) -> Marginals:
+    def prepare(step: int, batch: Batch) -> Marginals:
         return guide.posterior(batch.rows, batch.targets, batch.index)
 
-    def make_loss(model: SparseDeepKernel) -> Callable[[int, Batch, Marginals], ObjectiveValue]:
-        def loss(step: int, batch: Batch, p: Marginals) -> ObjectiveValue:
-            return guided(model.marginals(batch.rows), p, batch.targets[None], model.noise(), beta)
+    def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
+        def loss(rows: Tensor, targets: Tensor, *p: Tensor) -> ObjectiveValue:
+            return guided(model.marginals(rows), Marginals(*p), targets[None], model.noise(), beta)
 
         return loss
 
@@ -62,27 +63,29 @@ def fit_sparse_gdkl_classes(
     """
     dtype = options.algebra
 
-    def prepare(batch: Batch) -> Marginals:
-        return guide.posterior(batch.rows, batch.targets, batch.index, dtype)
+    softmax = guide.likelihood is ClassLikelihood.DIRICHLET
 
-    def make_loss(model: SparseDeepKernel) -> Callable[[int, Batch, Marginals], ObjectiveValue]:
-        if guide.likelihood is ClassLikelihood.DIRICHLET:
-            model.noise.requires_grad_(False)
+    def prepare(step: int, batch: Batch) -> tuple[Tensor, ...]:
+        p = guide.posterior(batch.rows, batch.targets, batch.index, dtype)
+        return (*p, softmax_samples(batch, guide.n_classes, options, step)) if softmax else p
 
-        def loss(step: int, batch: Batch, p: Marginals) -> ObjectiveValue:
-            q = model.marginals(batch.rows)
-            if guide.likelihood is ClassLikelihood.GAUSSIAN:
-                return guided(q, p, guide.targets(batch.targets, dtype).values[None], model.noise(), beta)
-            labels = batch.targets.expand(options.members, -1)
-            return guided_softmax(q, p, labels, softmax_samples(q, options, step), beta)
+    def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
+        model.noise.requires_grad_(not softmax)
+
+        def loss(rows: Tensor, labels: Tensor, mean: Tensor, variance: Tensor, *base: Tensor) -> ObjectiveValue:
+            q, p = model.marginals(rows), Marginals(mean, variance)
+            if not softmax:
+                return guided(q, p, guide.targets(labels, dtype).values[None], model.noise(), beta)
+            return guided_softmax(q, p, labels.expand(options.members, -1), *base, beta=beta)
 
         return loss
 
     return train_sparse_deep_kernel(source, guide.n_classes, options, prepare, make_loss)
 
 
-def softmax_samples(q: Marginals, options: SparseOptions, step: int) -> torch.Tensor:
+def softmax_samples(batch: Batch, n_classes: int, options: SparseOptions, step: int) -> Tensor:
     """Standard normal numbers of one step, ``(samples, members, classes, b)``."""
-    generator = step_generator(options.seed, step, q.mean.device, options.world.rank)
-    shape = (SOFTMAX_SAMPLES, *q.mean.shape)
-    return torch.randn(shape, generator=generator, dtype=q.mean.dtype, device=q.mean.device)
+    device = batch.rows.device
+    generator = step_generator(options.seed, step, device, options.world.rank)
+    shape = (SOFTMAX_SAMPLES, options.members, n_classes, batch.rows.shape[0])
+    return torch.randn(shape, generator=generator, dtype=options.algebra, device=device)

@@ -192,6 +192,7 @@ def complete(
     callbacks: Sequence[Callback] = (),
     checkpoint_seconds: float = 60.0,
     compile_network: bool = False,
+    graph: bool = False,
     world: World = ALONE,
 ) -> dict[str, Any]:
     """Make a run and write its result file, going on from a checkpoint if there is one.
@@ -204,6 +205,7 @@ def complete(
         callbacks: Called after each training step.
         checkpoint_seconds: Time between two checkpoints.
         compile_network: Whether `torch.compile` fuses the network's operations.
+        graph: Whether a step is recorded as one CUDA graph and replayed.
         world: Which of several processes this one is.
 
     Returns:
@@ -221,6 +223,7 @@ def complete(
         callbacks=callbacks,
         checkpoint=checkpoint,
         compile_network=compile_network,
+        graph=graph,
         world=world,
     )
     if world.rank == 0:
@@ -237,6 +240,7 @@ def run_task(
     callbacks: Sequence[Callback] = (),
     checkpoint: RotatingCheckpoint | None = None,
     compile_network: bool = False,
+    graph: bool = False,
     world: World = ALONE,
 ) -> dict[str, Any]:
     """Train and score; the content of a result file.
@@ -266,6 +270,7 @@ def run_task(
         momentum=protocol.momentum,
         algebra=_DTYPES[protocol.algebra],
         compile=compile_network,
+        graph=graph,
         seed=run.seed,
         callbacks=[timer, *callbacks],
         checkpoint=checkpoint,
@@ -287,6 +292,7 @@ def run_task(
         "versions": versions(device),
         "processes": world.size,
         "compiled": compile_network,
+        "graphed": graph,
         # Of this process: a run that went on from a checkpoint has trained before.
         "fit_seconds": round(seconds, 2),
         "predict_seconds": round(time.perf_counter() - started, 2),

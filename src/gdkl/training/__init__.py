@@ -1,5 +1,6 @@
 """Training loops and what watches them; they do not know which method runs."""
 
+from gdkl.training.ahead import Ahead
 from gdkl.training.batches import (
     ALONE,
     ArrayBatches,
@@ -16,6 +17,7 @@ from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDi
 from gdkl.training.checkpoint import Checkpoint
 from gdkl.training.distributed import local_device, process_group
 from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, train_full_batch
+from gdkl.training.graphs import GraphedStep
 from gdkl.training.image_batches import ImageBatches
 from gdkl.training.mini_batch import EpochProgress, MiniBatchSettings, train_mini_batch
 from gdkl.training.randomness import generator_state, seeded
@@ -24,6 +26,7 @@ from gdkl.training.splits import SplitSampler
 
 __all__ = [
     "ALONE",
+    "Ahead",
     "ArrayBatches",
     "Batch",
     "BatchSource",
@@ -33,6 +36,7 @@ __all__ = [
     "Decay",
     "EarlyStopping",
     "EpochProgress",
+    "GraphedStep",
     "History",
     "ImageBatches",
     "LoaderBatches",

@@ -70,7 +70,8 @@ def train_mini_batch(
     Args:
         module: Owner of everything that is learned.
         groups: Groups of parameters, as torch optimisers take them; a group's "rate" multiplies its learning rate.
-        loss: Objective at a step, counted from 0, over the batch of that step.
+        loss: Objective at a step, counted from 0, over the batch of that step; one that has no graph comes with its
+            gradients in place.
         settings: How steps are taken.
         callbacks: Called after each step, in the first process alone; their values have the epoch as well.
         steps_per_epoch: Steps in which every row is seen once.
@@ -113,12 +114,7 @@ def train_mini_batch(
                 if step % _SNAPSHOT_EVERY == 0:
                     # The objective that was looked at last came from these very parameters.
                     snapshot = _copy_state(module)
-                optimiser.zero_grad(set_to_none=True)
-                objective.value.sum().backward()
-                average_gradients(parameters, world)
-                if settings.clip is not None:
-                    nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
-                optimiser.step()
+                _descend(optimiser, objective, parameters, settings)
                 step += 1
                 if checkpoint is not None and world.rank == 0 and checkpoint.due(step) and watch.fine(module):
                     checkpoint.save(step, module, optimiser, device)
@@ -136,6 +132,19 @@ def train_mini_batch(
         module.eval()
         for callback in watched:
             callback.on_end()
+
+
+def _descend(
+    optimiser: torch.optim.Optimizer, objective: ObjectiveValue, parameters: list[Tensor], settings: MiniBatchSettings
+) -> None:
+    """One gradient step."""
+    if objective.value.requires_grad:
+        optimiser.zero_grad(set_to_none=True)
+        objective.value.sum().backward()
+    average_gradients(parameters, settings.world)
+    if settings.clip is not None:
+        nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
+    optimiser.step()
 
 
 def _optimiser(groups: Sequence[dict[str, Any]], settings: MiniBatchSettings) -> torch.optim.Optimizer:
