@@ -76,13 +76,14 @@ def reproduce(
     ),
     draw: Annotated[str, typer.Option(help="fewshot: which images: paper, or a seed.")] = "paper",
     guide: Annotated[str, typer.Option(help=f"fewshot: of {', '.join(GuideName)}.")] = GuideName.DENSE.value,
-    guide_multiple: Annotated[
-        float | None,
-        typer.Option(
-            help="fewshot: the guide's output scale over its own best; the library's own rule by default.",
-            show_default=False,
-        ),
-    ] = None,
+    guide_scale: Annotated[
+        float,
+        typer.Option(help="fewshot: the guide's output scale as the student sees it; 0 for the guide's own best."),
+    ] = 64.0,
+    validation: Annotated[
+        bool,
+        typer.Option("--validation", help="fewshot: score 5000 other training images, to choose settings by."),
+    ] = False,
     beta: Annotated[float, typer.Option(help="fewshot: weight of the KL term.", min=0.0)] = 1.0,
     depth: Annotated[int, typer.Option(help="fewshot: depth of the wide ResNet.")] = 28,
     widen_factor: Annotated[int, typer.Option(help="fewshot: width of the wide ResNet.", min=1)] = 5,
@@ -114,13 +115,13 @@ def reproduce(
             other_iterations=dkl_steps or 7000,
             beta=beta,
             guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
-            guide_multiple=guide_multiple,
+            guide_scale=guide_scale or None,
             depth=depth,
             widen_factor=widen_factor,
             algebra=algebra,
         )
         chosen = _choices(methods or ",".join(fewshot.Method), tuple(fewshot.Method), "method")
-        runs = list(plan(chosen, parse_sizes(sizes), seeds or 3, parse_draw(draw), settings, together))
+        runs = list(plan(chosen, parse_sizes(sizes), seeds or 3, parse_draw(draw), settings, together, validation))
         reproduce_fewshot(runs, data_dir=data_dir, output=output, device=place, jobs=jobs)
         return
     seeds = seeds or 10
