@@ -80,6 +80,9 @@ def reproduce(
         float,
         typer.Option(help="fewshot: the guide's output scale as the student sees it; 0 for the guide's own best."),
     ] = 64.0,
+    parametrisation: Annotated[
+        str, typer.Option(help=f"fewshot: of the student's kernel: {' or '.join(fewshot.Parametrisation)}.")
+    ] = fewshot.Parametrisation.EXPONENTIAL.value,
     validation: Annotated[
         bool,
         typer.Option("--validation", help="fewshot: score 5000 other training images, to choose settings by."),
@@ -116,6 +119,9 @@ def reproduce(
             beta=beta,
             guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
             guide_scale=guide_scale or None,
+            parametrisation=fewshot.Parametrisation(
+                _choices(parametrisation, tuple(fewshot.Parametrisation), "parametrisation")[0]
+            ),
             depth=depth,
             widen_factor=widen_factor,
             algebra=algebra,
