@@ -83,6 +83,12 @@ def reproduce(
     parametrisation: Annotated[
         str, typer.Option(help=f"fewshot: of the student's kernel: {' or '.join(fewshot.Parametrisation)}.")
     ] = fewshot.Parametrisation.EXPONENTIAL.value,
+    stratified: Annotated[
+        bool,
+        typer.Option(
+            "--stratified/--random-splits", help="fewshot: halves with as many images of each class, or random ones."
+        ),
+    ] = True,
     validation: Annotated[
         bool,
         typer.Option("--validation", help="fewshot: score 5000 other training images, to choose settings by."),
@@ -119,6 +125,7 @@ def reproduce(
             beta=beta,
             guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
             guide_scale=guide_scale or None,
+            stratified=stratified,
             parametrisation=fewshot.Parametrisation(
                 _choices(parametrisation, tuple(fewshot.Parametrisation), "parametrisation")[0]
             ),

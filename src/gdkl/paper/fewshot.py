@@ -92,6 +92,8 @@ class Protocol:
             at which the guide alone predicts held-out labels best. The guide's own optimum falls from a thousand at
             n = 50 to 16 at n = 800, the student's does not: see docs/method.md.
         start_at_guide: Whether the student's kernel starts from the guide's scale, where the paper's starts from 0.69.
+        stratified: Whether halves of the training images have as many of each class; if not, they are random, as
+            published.
         parametrisation: How the kernel's parameters are kept positive. Gradient descent, unlike Adam, feels it: with an
             exponential a step grows with the square of the parameter.
         depth: Of the wide ResNet.
@@ -109,6 +111,7 @@ class Protocol:
     guide: GuideName = GuideName.DENSE
     guide_scale: float | None = 64.0
     start_at_guide: bool = False
+    stratified: bool = True
     parametrisation: Parametrisation = Parametrisation.EXPONENTIAL
     depth: int = 28
     widen_factor: int = 5
@@ -155,6 +158,7 @@ class Run:
         if self.method is Method.GDKL:
             guide += f"-scale{self.protocol.guide_scale or 0:g}-beta{self.protocol.beta:g}"
             guide += f"-{self.protocol.parametrisation}-{self.protocol.gdkl_iterations}"
+            guide += "" if self.protocol.stratified else "-random"
         return folder / f"validation-{self.draw}" / f"n{self.n}-{self.method}{guide}-seed{seed}.json"
 
     @property
@@ -165,6 +169,7 @@ class Run:
             protocol.pop("guide")
             protocol.pop("guide_scale")
             protocol.pop("start_at_guide")
+            protocol.pop("stratified")
         scored = "validation" if self.validation else "test"
         return {"method": str(self.method), "n": self.n, "draw": self.draw, "scored": scored, "protocol": protocol}
 
@@ -346,7 +351,14 @@ def _fit(
             checkpoint=checkpoint,
         )
         if guide is not None:
-            model = fit_gdkl_classes(data, guide, options, beta=protocol.beta, start_at_guide=protocol.start_at_guide)
+            model = fit_gdkl_classes(
+                data,
+                guide,
+                options,
+                beta=protocol.beta,
+                start_at_guide=protocol.start_at_guide,
+                stratified=protocol.stratified,
+            )
         elif run.method is Method.DKL:
             model = fit_dkl_classes(data, options)
         else:
