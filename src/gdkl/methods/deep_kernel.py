@@ -36,7 +36,7 @@ from gdkl.numerics import (
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import Callback, Checkpoint, History, Schedule, generator_state, seeded, train_full_batch
 
-_MATRIX_NAME = "the deep kernel's matrix"
+MATRIX_NAME = "the deep kernel's matrix"
 
 #: Rows that `history_` has at most, whatever the number of steps.
 HISTORY_ROWS = 500
@@ -109,7 +109,7 @@ class DeepKernel(nn.Module):
         targets, noise = take_targets(data.targets, order), self.noise()
         # Sorting the rows, not the features, leaves nothing to differentiate.
         features = self.network(take_rows(data.rows, order)).unsqueeze(-3)
-        q = self.kernel.split_posterior(features, targets[..., :n1], noise, name=_MATRIX_NAME)
+        q = self.kernel.split_posterior(features, targets[..., :n1], noise, name=MATRIX_NAME)
         return HeldOut(q, targets[..., n1:], noise)
 
     def gram(self, data: TrainingData) -> Tensor:
@@ -239,7 +239,7 @@ def train_deep_kernel(
         if finish is not None:
             posterior = finish(model, features)
         else:
-            posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=_MATRIX_NAME)
+            posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=MATRIX_NAME)
     return FittedModel(model.network, posterior, history.rows, outcome)
 
 

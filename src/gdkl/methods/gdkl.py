@@ -11,20 +11,21 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from gdkl.gp import NOISE_START, Marginals, Split
+from gdkl.gp import NOISE_START, Marginals, Split, members_apart
 from gdkl.guide import ClassGuide, Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
-from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, threads_for
+from gdkl.methods.guided_step import guided_step
+from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, shared_by_threads, threads_for
 from gdkl.objectives import ObjectiveValue, distillation, guided, predictive
 from gdkl.training import SplitSampler
 
 #: Splits for which the guide's posteriors are computed ahead of the loop.
 _SPLITS_AHEAD = 64
 
-#: On a CPU a batched call takes as many splits as stay in its cache.
-_CACHE_BYTES = 8 * 2**20
+#: On a CPU that many bytes' worth: splits of few rows are done in no time, of large ones not many should be in vain.
+_BYTES_AHEAD = 64 * 2**20
 
 
 #: Steps and learning rate of `Schedule.fast` for users: the log-likelihood of the paper's 7000 steps on its own tables.
@@ -72,7 +73,7 @@ def fit_gdkl(
         beta: Weight of the KL term.
         objective: What is minimised over the splits.
     """
-    with _spare_thread(data.rows.device, data.n) as spare:
+    with _use_of_threads(data, options) as spare:
 
         def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
             sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
@@ -83,6 +84,9 @@ def fit_gdkl(
                 # Made at the first step that is asked for, which in a resumed run is a later one.
                 ahead = ahead or guided_splits(guide, sampler, spare, start=step)
                 split, p = next(ahead)
+                at_once = guided_step(model, data, split, p, beta) if objective is SplitObjective.GUIDED else None
+                if at_once is not None:
+                    return at_once
                 q, y, noise = model.split_marginals(data, split)
                 if objective is SplitObjective.GUIDED:
                     return guided(q, p, y, noise, beta)
@@ -95,17 +99,37 @@ def fit_gdkl(
         return train_deep_kernel(data, options, make_loss, guided=True)
 
 
+#: Up to this many rows members are shared by threads however few they are: torch's own would gain less.
+_FEW_ROWS = 1000
+
+
 @contextmanager
-def _spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]:
-    """A thread for the guide beside the student's one, on a CPU: a GPU computes ahead of Python anyway."""
-    if device.type != "cpu" or threads_for(rows) > 1:
+def _use_of_threads(data: TrainingData, options: DeepKernelOptions) -> Generator[Executor | None]:
+    """How the cores of a CPU are used: a thread for the guide is given where it runs beside the student.
+
+    Several members are shared by threads, the guide's answers for them too. One member has torch's own threads where
+    they pay, and the guide takes its turn; else a core is left for the guide. A GPU computes ahead of Python anyway.
+    """
+    threads = torch.get_num_threads()
+    if data.rows.device.type != "cpu":
         yield None
-        return
-    with ThreadPoolExecutor(1, "guide", initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
+    elif _shares_members(data, options, threads):
+        with shared_by_threads(threads):
+            yield None
+    elif threads_for(data.n) > 1:
+        yield None
+    else:
+        with ThreadPoolExecutor(1, "guide", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            try:
+                yield pool
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _shares_members(data: TrainingData, options: DeepKernelOptions, threads: int) -> bool:
+    """Whether members are computed one by one, and are many enough, or too small, for anything but a thread each."""
+    apart = options.base_kernel is None and members_apart(data.rows, data.n // 2)
+    return apart and threads > 1 and data.members > 1 and (data.members >= threads or data.n < _FEW_ROWS)
 
 
 def guided_splits(
@@ -121,7 +145,7 @@ def guided_splits(
     """
     per_split = guide.bytes_per_split() * max(1, sampler.members // guide.gram.shape[0])
     on_cpu = guide.gram.device.type == "cpu"
-    count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _CACHE_BYTES if on_cpu else DEFAULT_BUDGET))
+    count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _BYTES_AHEAD if on_cpu else DEFAULT_BUDGET))
     batches = 1 if spare is None else -(-_SPLITS_AHEAD // count)
     pending: deque[tuple[Split, Future[Marginals] | Marginals]] = deque()
     while start >= count:
@@ -130,8 +154,9 @@ def guided_splits(
     while True:
         while len(pending) < batches:
             splits = sampler.draw(count)
-            answer = guide.posterior(splits) if spare is None else spare.submit(guide.posterior, splits)
-            pending.append((splits, answer))
+            pending.append(
+                (splits, guide.posterior(splits) if spare is None else spare.submit(guide.posterior, splits))
+            )
         splits, answer = pending.popleft()
         p = answer.result() if isinstance(answer, Future) else answer
         for index in range(start, count):

@@ -2,17 +2,20 @@
 
 from gdkl.objectives.classes import cross_entropy, guided_classes, sampled_log_likelihood
 from gdkl.objectives.gaussian import (
+    GuidedTerms,
     ObjectiveValue,
     distillation,
     expected_negative_log_likelihood,
     gaussian_kl,
     guided,
+    guided_terms,
     marginal_likelihood,
     negative_log_predictive,
     predictive,
 )
 
 __all__ = [
+    "GuidedTerms",
     "ObjectiveValue",
     "cross_entropy",
     "distillation",
@@ -20,6 +23,7 @@ __all__ = [
     "gaussian_kl",
     "guided",
     "guided_classes",
+    "guided_terms",
     "marginal_likelihood",
     "negative_log_predictive",
     "predictive",
