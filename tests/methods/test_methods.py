@@ -171,6 +171,38 @@ def test_data_of_the_wrong_shape_is_refused():
         build_deep_kernel(data, DeepKernelOptions(Schedule(1), feature_net=lambda columns: nn.Linear(columns + 1, 2)))
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_pool_of_splits_comes_again_in_another_order(beside):
+    data = _data()
+    sampler = SplitSampler(16, 1, seed=0)
+    with ThreadPoolExecutor(1) as spare:
+        splits = guided_splits(_guide(data), sampler, spare if beside else None, pool=5)
+        found = [next(splits) for _ in range(15)]
+    keys = [tuple(split.observed.flatten().tolist()) for split, _ in found]
+    fresh = guided_splits(_guide(data), SplitSampler(16, 1, seed=0))
+    for split, p in found[:5]:
+        expected = next(fresh)
+        assert torch.equal(split.observed, expected[0].observed)
+        assert torch.equal(p.mean, expected[1].mean)
+    assert len(set(keys)) == 5
+    assert set(keys[:5]) == set(keys[5:10]) == set(keys[10:])
+    assert keys[:5] != keys[5:10] or keys[:5] != keys[10:]
+    means = {key: p.mean for key, (_, p) in zip(keys[:5], found[:5], strict=True)}
+    assert all(torch.equal(p.mean, means[key]) for key, (_, p) in zip(keys, found, strict=True))
+
+
+@pytest.mark.parametrize("start", [3, 5, 7, 12])
+@pytest.mark.parametrize("pool", [None, 5])
+def test_a_resumed_run_goes_on_with_the_splits_it_would_have_seen(start, pool):
+    data = _data()
+    whole = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=pool)
+    rest = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=pool, start=start)
+    for _ in range(start):
+        next(whole)
+    for _ in range(8):
+        assert torch.equal(next(whole)[0].observed, next(rest)[0].observed)
+
+
 def test_a_spare_thread_changes_nothing():
     data = _data(1)
     with ThreadPoolExecutor(1) as pool:

@@ -10,6 +10,7 @@ from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl import (
     DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
+    DEFAULT_SPLIT_POOL,
     DEFAULT_STEPS,
     SplitObjective,
     fit_gdkl,
@@ -24,6 +25,7 @@ from gdkl.methods.nngp_classes import fit_nngp_classes
 __all__ = [
     "DEFAULT_KERNEL_RATE",
     "DEFAULT_LEARNING_RATE",
+    "DEFAULT_SPLIT_POOL",
     "DEFAULT_STEPS",
     "ClassData",
     "Cost",

@@ -52,6 +52,8 @@ class DeepKernelOptions:
         base_kernel: Kernel over the features; None for a scaled RBF with one lengthscale.
         noise_start: Initial noise variance, one for all or one a member and output.
         weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
+        split_pool: Random splits that guided training draws before it goes through them again, in another order each
+            time; None for a fresh one at every step, as published.
         momentum: Of stochastic gradient descent, which then takes Adam's place.
         kernel_rate: Learning rate of kernel and noise as a multiple of the network's.
         seed: Of the initial weights, dropout and the splits.
@@ -65,6 +67,7 @@ class DeepKernelOptions:
     noise_start: float | Tensor = NOISE_START
     weight_decay: float = 0.0
     kernel_rate: float = 1.0
+    split_pool: int | None = None
     momentum: float | None = None
     seed: int = 0
     callbacks: Sequence[Callback] = field(default=())

@@ -18,6 +18,7 @@ from gdkl.guide import Guide, as_kernel_function, fit_guide
 from gdkl.methods import (
     DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
+    DEFAULT_SPLIT_POOL,
     DEFAULT_STEPS,
     DeepKernelOptions,
     FittedModel,
@@ -214,6 +215,7 @@ def _fit(method: Method, data: TrainingData, protocol: Protocol, callbacks: Sequ
                     options,
                     schedule=schedule,
                     kernel_rate=DEFAULT_KERNEL_RATE,
+                    split_pool=DEFAULT_SPLIT_POOL,
                     noise_start=guided_noise_start(guide).repeat(times, 1),
                 )
             # All networks of all splits are one batch; a guide answers for every network of its split.

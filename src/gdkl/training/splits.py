@@ -39,6 +39,7 @@ class SplitSampler:
         self.members = members
         self.device = device
         self._labels = None if labels is None else labels.cpu()
+        self.seed = seed
         self._generator = torch.Generator().manual_seed(seed)
 
     def draw(self, count: int) -> Split:
