@@ -17,6 +17,7 @@ from gdkl.guide import GuideKernel, as_kernel_function, ask_contexts, fit_batch_
 from gdkl.methods import (
     DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
+    DEFAULT_SPLIT_POOL,
     DEFAULT_STEPS,
     FittedModel,
     TrainingData,
@@ -146,8 +147,9 @@ class GDKLRegressor(DeepKernelRegressor):
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), data.rows, data.targets)
-        rate = DEFAULT_KERNEL_RATE if self.schedule == "fast" else 1.0
-        options = replace(self._options(seed, callbacks), noise_start=guided_noise_start(guide), kernel_rate=rate)
+        options = replace(self._options(seed, callbacks), noise_start=guided_noise_start(guide))
+        if self.schedule == "fast":
+            options = replace(options, kernel_rate=DEFAULT_KERNEL_RATE, split_pool=DEFAULT_SPLIT_POOL)
         return fit_gdkl(data.repeat(self.n_members), guide, options, beta=self.beta)
 
     def _fit_sparse(

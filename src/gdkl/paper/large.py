@@ -66,7 +66,7 @@ class Protocol:
     """
 
     seeds: int = 3
-    epochs: int = 50
+    epochs: int = 30
     batch_size: int = 512
     n_inducing: int = 128
     beta: float = 1.0
