@@ -2,6 +2,9 @@
 
 Run: python benchmarks/exact_step.py [--rows 100 250 455 927 2000 4000] [--threads 2] [--plot exact_step.png]
 
+With --record the times go into a file, and those of other sizes there are drawn and compared too: large sizes can be
+timed in a run of their own.
+
 The ratios are what counts: machines differ and are shared. The published procedure's cost in 500 x 500 float64 Cholesky
 factorisations of the same run is to be compared with what was measured of the published code itself (see
 `published_step.py`).
@@ -10,11 +13,12 @@ factorisations of the same run is to be compared with what was measured of the p
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from pathlib import Path
 
 import gpytorch
@@ -23,20 +27,29 @@ import torch
 from matplotlib.figure import Figure
 
 from gdkl import infinite
+from gdkl.gp import Marginals, Split
 from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.methods import DeepKernelOptions, TrainingData
+from gdkl.methods import DEFAULT_SPLIT_POOL, DEFAULT_STEPS, DeepKernelOptions, TrainingData
 from gdkl.methods.deep_kernel import build_deep_kernel
 from gdkl.methods.gdkl import guided_splits
+from gdkl.methods.guided_step import guided_step
 from gdkl.nets import MLP
 from gdkl.numerics import keep_freed_memory, threads_for
-from gdkl.objectives import guided, marginal_likelihood
-from gdkl.training import Schedule, SplitSampler
+from gdkl.objectives import marginal_likelihood
+from gdkl.training import LeanAdam, Schedule, SplitSampler, descend
 from published_step import GPyTorchDKL, PublishedGDKL
 
-#: The guide's posteriors for a batch of splits are computed ahead; an honest mean covers whole batches of them.
+#: The guide's posteriors are computed ahead, for a pool of splits that a fit goes through about four times. An honest
+#: mean covers a pool and its returns: in a round as many splits are fresh, by share, as in a fit of default length.
 ROUND = 64
+FRESH = -(-ROUND * DEFAULT_SPLIT_POOL // DEFAULT_STEPS)
 
 CHOLESKY = "cholesky"
+
+PUBLISHED = "published gdkl"
+
+#: The published procedure takes seconds a step beyond: GPyTorch solves large systems by conjugate gradients.
+MOST_PUBLISHED_ROWS = 2000
 
 
 def _data(n: int, d: int = 13) -> TrainingData:
@@ -52,24 +65,25 @@ def our_steps(data: TrainingData, spare: Executor | None = None) -> dict[str, Ca
     guide = fit_guide(as_kernel_function(infinite.mlp()), data.rows, data.targets)
     options = DeepKernelOptions(Schedule(1))
     models = [build_deep_kernel(data, options) for _ in range(2)]
-    optimisers = [torch.optim.Adam(model.parameters(), lr=1e-2, fused=True) for model in models]
-    splits = guided_splits(guide, SplitSampler(data.n, 1, seed=0), spare)
+    optimisers = [LeanAdam(model.parameters(), 1e-2) for model in models]
 
-    def guided_step() -> None:
+    def rounds() -> Iterator[tuple[Split, Marginals]]:
+        for seed in count():
+            yield from islice(guided_splits(guide, SplitSampler(data.n, 1, seed), spare, pool=FRESH), ROUND)
+
+    splits = rounds()
+
+    def gdkl_step() -> None:
         split, p = next(splits)
-        q, y, noise = models[0].split_marginals(data, split)
-        value = guided(q, p, y, noise, 1.0).value
-        optimisers[0].zero_grad(set_to_none=True)
-        value.sum().backward()
-        optimisers[0].step()
+        objective = guided_step(models[0], data, split, p, 1.0)
+        assert objective is not None
+        descend(optimisers[0], objective.value)
 
     def dkl_step() -> None:
         value = marginal_likelihood(models[1].gram(data), data.targets, models[1].noise(), name="K").value
-        optimisers[1].zero_grad(set_to_none=True)
-        value.sum().backward()
-        optimisers[1].step()
+        descend(optimisers[1], value)
 
-    return {"gdkl": guided_step, "dkl": dkl_step}
+    return {"gdkl": gdkl_step, "dkl": dkl_step}
 
 
 def their_steps(data: TrainingData) -> dict[str, Callable[[], None]]:
@@ -80,7 +94,7 @@ def their_steps(data: TrainingData) -> dict[str, Callable[[], None]]:
     gram = float(guide.scale) * guide.gram[0]
     columns = rows.shape[-1]
     return {
-        "published gdkl": PublishedGDKL(rows, targets, MLP(columns).double(), gram, float(guide.noise)).step,
+        PUBLISHED: PublishedGDKL(rows, targets, MLP(columns).double(), gram, float(guide.noise)).step,
         "gpytorch dkl": GPyTorchDKL(rows, targets, MLP(columns).double()).step,
     }
 
@@ -90,11 +104,11 @@ def mean_time(step: Callable[[], None], budget: float) -> float:
 
     A mean and not a minimum: work done ahead for many steps must be paid for.
     """
-    begun, count = time.perf_counter(), 0
-    while count < ROUND and (count < 3 or time.perf_counter() - begun < budget):
+    begun, done = time.perf_counter(), 0
+    while done < ROUND and (done < 1 or time.perf_counter() - begun < budget):
         step()
-        count += 1
-    return 1e3 * (time.perf_counter() - begun) / count
+        done += 1
+    return 1e3 * (time.perf_counter() - begun) / done
 
 
 def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
@@ -110,17 +124,21 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
         if threads == 1:
             spare = stack.enter_context(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)))
         ours, theirs = our_steps(data, spare), their_steps(data)
+        if n > MOST_PUBLISHED_ROWS:
+            del theirs[PUBLISHED]
         square = torch.randn(500, 500, dtype=torch.float64)
         square = square @ square.T + 500 * torch.eye(500, dtype=torch.float64)
         plain = {**theirs, CHOLESKY: lambda: _cholesky(square)}
         steps = [(name, step, threads) for name, step in ours.items()]
-        steps += [(name, step, count) for name, step in plain.items() for count in {1, torch.get_num_threads()}]
+        steps += [(name, step, most) for name, step in plain.items() for most in {1, torch.get_num_threads()}]
         best: dict[str, float] = {}
-        for _, step, _ in steps:
-            step()
+        for name, step, _ in steps:
+            # A whole round of ours, so that the rounds that are timed begin with a pool.
+            for _ in range(ROUND if name == "gdkl" else 1):
+                step()
         for _ in range(rounds):
-            for name, step, count in steps:
-                with _threads(count), keep_freed_memory() if name in ours else nullcontext():
+            for name, step, most in steps:
+                with _threads(most), keep_freed_memory() if name in ours else nullcontext():
                     best[name] = min(best.get(name, float("inf")), mean_time(step, budget))
     return best
 
@@ -143,6 +161,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=float, default=2.0, help="seconds a round")
     parser.add_argument("--plot", type=Path, default=None)
+    parser.add_argument("--record", type=Path, default=None)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"torch {torch.__version__}, GPyTorch {gpytorch.__version__}, at most {arguments.threads} threads; ms a step")
@@ -150,25 +169,34 @@ def main() -> None:
         f"{'n':>5} {'threads':>7} {'gdkl':>8} {'dkl':>8} {'published':>9} {'gpytorch':>8}"
         "   published/gdkl gpytorch/gdkl gdkl/dkl   in 500 x 500 Cholesky factors: published gpytorch"
     )
-    table: dict[str, list[float]] = {}
+    record: Path | None = arguments.record
+    known: dict[str, dict[str, float]] = (
+        json.loads(record.read_text()) if record is not None and record.exists() else {}
+    )
     for n in arguments.rows:
         times = time_all(n, arguments.rounds, arguments.budget)
         cholesky = times.pop(CHOLESKY)
-        for name, value in times.items():
-            table.setdefault(name, []).append(value)
-        g, d, p, e = times.values()
+        known[str(n)] = {name: round(value, 3) for name, value in times.items()}
+        g, d, p, e = (times.get(name, float("nan")) for name in ("gdkl", "dkl", PUBLISHED, "gpytorch dkl"))
         print(
             f"{n:>5} {threads_for(n):>7} {g:>8.2f} {d:>8.2f} {p:>9.2f} {e:>8.2f}"
             f"   {p / g:>14.1f} {e / g:>13.1f} {g / d:>8.2f} {p / cholesky:>41.1f} {e / cholesky:>8.1f}",
             flush=True,
         )
-    for first, last in pairwise(range(len(arguments.rows))):
-        step = np.log(arguments.rows[last] / arguments.rows[first])
-        slopes = {name: np.log(values[last] / values[first]) / step for name, values in table.items()}
+    if record is not None:
+        record.write_text(json.dumps(known, indent=1) + "\n")
+    sizes = sorted(int(n) for n in known)
+    for first, last in pairwise(sizes):
+        slopes = {
+            name: np.log(known[str(last)][name] / value) / np.log(last / first)
+            for name, value in known[str(first)].items()
+            if name in known[str(last)]
+        }
         grown = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
-        print(f"growth from n = {arguments.rows[first]} to {arguments.rows[last]}, as a power of n: {grown}")
+        print(f"growth from n = {first} to {last}, as a power of n: {grown}")
     if arguments.plot is not None:
-        draw(arguments.rows, table, arguments.plot)
+        table = {name: [known[str(n)].get(name, float("nan")) for n in sizes] for name in known[str(sizes[0])]}
+        draw(sizes, table, arguments.plot)
 
 
 def _cholesky(matrix: torch.Tensor) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 
 import dense
 from gdkl import infinite
-from gdkl.gp import NOISE_FLOOR, NOISE_START, GPyTorchKernel
+from gdkl.gp import NOISE_FLOOR, NOISE_START, GPyTorchKernel, Split
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.methods import (
     DeepKernelOptions,
@@ -171,6 +171,38 @@ def test_data_of_the_wrong_shape_is_refused():
         build_deep_kernel(data, DeepKernelOptions(Schedule(1), feature_net=lambda columns: nn.Linear(columns + 1, 2)))
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_pool_of_splits_comes_again_in_another_order(beside):
+    data = _data()
+    sampler = SplitSampler(16, 1, seed=0)
+    with ThreadPoolExecutor(1) as spare:
+        splits = guided_splits(_guide(data), sampler, spare if beside else None, pool=5)
+        found = [next(splits) for _ in range(15)]
+    keys = [tuple(split.observed.flatten().tolist()) for split, _ in found]
+    fresh = guided_splits(_guide(data), SplitSampler(16, 1, seed=0))
+    for split, p in found[:5]:
+        expected = next(fresh)
+        assert torch.equal(split.observed, expected[0].observed)
+        assert torch.equal(p.mean, expected[1].mean)
+    assert len(set(keys)) == 5
+    assert set(keys[:5]) == set(keys[5:10]) == set(keys[10:])
+    assert keys[:5] != keys[5:10] or keys[:5] != keys[10:]
+    means = {key: p.mean for key, (_, p) in zip(keys[:5], found[:5], strict=True)}
+    assert all(torch.equal(p.mean, means[key]) for key, (_, p) in zip(keys, found, strict=True))
+
+
+@pytest.mark.parametrize("start", [3, 5, 7, 12])
+@pytest.mark.parametrize("pool", [None, 5])
+def test_a_resumed_run_goes_on_with_the_splits_it_would_have_seen(start, pool):
+    data = _data()
+    whole = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=pool)
+    rest = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=pool, start=start)
+    for _ in range(start):
+        next(whole)
+    for _ in range(8):
+        assert torch.equal(next(whole)[0].observed, next(rest)[0].observed)
+
+
 def test_a_spare_thread_changes_nothing():
     data = _data(1)
     with ThreadPoolExecutor(1) as pool:
@@ -182,6 +214,36 @@ def test_a_spare_thread_changes_nothing():
             assert torch.equal(split.held_out, other_split.held_out)
             torch.testing.assert_close(p.mean, other_p.mean, rtol=1e-12, atol=1e-12)
             torch.testing.assert_close(p.variance, other_p.variance, rtol=1e-12, atol=1e-12)
+
+
+def test_members_shared_by_threads_are_those_of_one_thread():
+    data = _data(members=3, n=140)
+    before = torch.get_num_threads()
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            model = fit_gdkl(data, _guide(data), _options(n_iter=10))
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(before)
+        results.append((*model.marginals(data.rows), model.noise))
+    # A whole fit ends with algebra that torch may share by its own threads: equal to rounding, not to the last bit.
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
+
+
+def test_an_ensemble_shares_one_guide_and_has_splits_of_its_own():
+    """The guide's answers for members of one data set, at a size where each is computed on its own."""
+    one = _data(members=1, n=140)
+    guide = _guide(one)
+    split, p = next(guided_splits(guide, SplitSampler(140, 3, seed=0)))
+    for member in range(3):
+        own = Split(split.observed[member : member + 1], split.held_out[member : member + 1])
+        alone = guide.posterior(own)
+        torch.testing.assert_close(p.mean[member], alone.mean[0], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(p.variance[member], alone.variance[0], rtol=1e-12, atol=1e-12)
+    assert not torch.equal(split.observed[0], split.observed[1])
 
 
 def test_an_error_of_the_guide_reaches_the_caller():

@@ -178,13 +178,41 @@ class TestRuns:
             assert result["trained_together"] == [4, 7]
             assert result["seed"] == seed
 
-    def test_the_multiple_sets_the_students_scale(self, small):
-        task = fewshot_data.load_task(12, 0)
-        run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, guide_multiple=3.0))
-        [result] = fewshot.run_task(run, task, device=CPU)
-        assert result["guide_fit"]["student_scale"] == 3 * result["guide_fit"]["own_scale"]
+    def test_settings_are_chosen_on_other_images(self, small, tmp_path):
+        run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 3, SMALL, validation=True)
+        [result] = fewshot.complete(run, tmp_path, data_dir=None, device=CPU)
+        assert result["scored"] == "validation"
+        names = [path.name for path in (tmp_path / "validation-3").iterdir()]
+        assert names == [f"n12-gdkl-dense-scale64-beta1-exponential-{SMALL.gdkl_iterations}-seed0.json"]
+        task = fewshot_data.load_task(12, 3, validation=True)
+        rows = {image.tobytes() for image in task.train_images}
+        assert not rows & {image.tobytes() for image in task.test_images}
+        tests = {image.tobytes() for image in small["cifar10-test"].X}
+        assert not tests & {image.tobytes() for image in task.test_images}
+        with pytest.raises(GdklError, match="not chosen on the paper's"):
+            fewshot_data.load_task(12, validation=True)
 
-    @pytest.mark.parametrize("options", [{"algebra": "float16"}, {"guide_multiple": 0.0}])
+    def test_the_students_scale_is_set(self, small):
+        task = fewshot_data.load_task(12, 0)
+        run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, guide_scale=3.0))
+        [result] = fewshot.run_task(run, task, device=CPU)
+        assert result["guide_fit"]["student_scale"] == 3
+        run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, guide_scale=None))
+        [result] = fewshot.run_task(run, task, device=CPU)
+        curve = result["guide_fit"]["curve"]
+        assert result["guide_fit"]["student_scale"] == float(max(curve, key=curve.get))
+
+    def test_the_parametrisation_is_the_kernels(self, small):
+        task = fewshot_data.load_task(12, 0)
+        scores: list[float] = []
+        for way in fewshot.Parametrisation:
+            run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, parametrisation=way))
+            [result] = fewshot.run_task(run, task, device=CPU)
+            assert result["protocol"]["parametrisation"] == way
+            scores.append(result["splits"][0]["test"]["log_likelihood"])
+        assert scores[0] != scores[1]
+
+    @pytest.mark.parametrize("options", [{"algebra": "float16"}, {"guide_scale": 0.0}])
     def test_bad_settings_are_refused(self, options):
         with pytest.raises(GdklError, match=next(iter(options))):
             fewshot.Protocol(**options)

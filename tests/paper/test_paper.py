@@ -32,8 +32,9 @@ def small(monkeypatch, made_table):
 
 @pytest.mark.parametrize("method", list(uci.Method))
 def test_every_method_scores_every_split(small, method):
-    protocol = uci.Protocol(seeds=3, gdkl_iterations=8, dkl_iterations=8)
+    protocol = uci.Protocol(seeds=3, gdkl_iterations=8, dkl_iterations=8, fast_iterations=8)
     result = uci.run("boston", method, protocol, device=CPU)
+    assert result.get("members", 1) == (5 if method is uci.Method.GDKL_ENSEMBLE else 1)
     assert [split["seed"] for split in result["splits"]] == [0, 1, 2]
     for split in result["splits"]:
         assert np.isfinite([*split["train"].values(), *split["test"].values()]).all()
@@ -55,6 +56,21 @@ def test_the_batch_scores_as_the_estimator_does(small, method, estimator):
         scores = result["splits"][seed]["test"]
         assert scores["log_likelihood"] == pytest.approx(p.log_prob(small.y[test]).mean(), rel=1e-4)
         assert scores["rmse"] == pytest.approx(np.sqrt(((p.mean - small.y[test]) ** 2).mean()), rel=1e-4)
+
+
+def test_an_ensemble_scores_as_the_mixture_of_its_own_splits_networks(small, monkeypatch):
+    """Members of one split, and no others, are mixed: with one network an ensemble is a single model."""
+    protocol = uci.Protocol(seeds=3, fast_iterations=40)
+    single = uci.run("boston", uci.Method.GDKL_FAST, protocol, device=CPU)["splits"]
+    monkeypatch.setattr(uci, "ENSEMBLE_MEMBERS", 1)
+    alone = uci.run("boston", uci.Method.GDKL_ENSEMBLE, protocol, device=CPU)["splits"]
+    monkeypatch.setattr(uci, "ENSEMBLE_MEMBERS", 4)
+    several = uci.run("boston", uci.Method.GDKL_ENSEMBLE, protocol, device=CPU)["splits"]
+    for one, same, mixed in zip(single, alone, several, strict=True):
+        assert same["test"] == pytest.approx(one["test"], rel=1e-6)
+        # Another split's networks know other rows: their likelihood on these training rows would be far lower.
+        assert mixed["train"]["log_likelihood"] == pytest.approx(one["train"]["log_likelihood"], abs=0.5)
+        assert mixed["test"] != one["test"]
 
 
 def test_members_of_a_batch_do_not_feel_each_other(small):

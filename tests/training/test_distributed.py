@@ -64,7 +64,7 @@ def accumulated(kind):
             if kind == "numbers":
                 value = guided(q, p, batch.targets[None], model.noise(), 0.1).value
             else:
-                base = softmax_samples(q, settings[rank], step)
+                base = softmax_samples(batch, 2, settings[rank], step)
                 value = guided_softmax(q, p, batch.targets[None], base, 0.1).value
             (value.sum() / 2).backward()
             if rank == 0:

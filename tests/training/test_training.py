@@ -229,6 +229,29 @@ def test_splits_are_halves_that_share_nothing_and_miss_nothing(n, members, seed)
     assert split.observed.shape[-1] == n // 2
 
 
+@given(seed=st.integers(0, 2**16), n=st.integers(2, 30), classes=st.integers(1, 5))
+def test_halves_have_as_many_rows_of_each_class(seed, n, classes):
+    labels = torch.randint(classes, (2, n), generator=torch.Generator().manual_seed(seed))
+    split = SplitSampler(n, 2, seed, labels=labels).draw(3)
+    assert split.observed.shape == (3, 2, n // 2)
+    rows = torch.cat(split, dim=-1).sort(dim=-1).values
+    assert bool((rows == torch.arange(n)).all())
+    for member in range(2):
+        for observed, held_out in zip(split.observed[:, member], split.held_out[:, member], strict=True):
+            counts = [torch.bincount(labels[member][half], minlength=classes) for half in (observed, held_out)]
+            assert int((counts[0] - counts[1]).abs().max()) <= 1
+
+
+def test_stratified_splits_are_random_otherwise():
+    labels = torch.tensor([[0, 0, 0, 1, 1]])
+    observed = SplitSampler(5, 1, 0, labels=labels).draw(4000).observed
+    counts = np.bincount(observed.flatten().numpy()) / 4000
+    # Of class 0 one row or two, of class 1 one; each row of a class alike.
+    np.testing.assert_allclose(counts[:3], counts[:3].mean(), atol=0.03)
+    np.testing.assert_allclose(counts[3:], 0.5, atol=0.03)
+    assert counts.sum() == 2
+
+
 def test_splits_are_fresh_reproducible_and_uniform():
     sampler = SplitSampler(10, members=1, seed=0)
     first, second = sampler.draw(5), sampler.draw(5)

@@ -39,7 +39,13 @@ def parse_draw(text: str) -> Draw:
 
 
 def plan(
-    methods: Sequence[str], sizes: Sequence[int], seeds: int, draw: Draw, protocol: fewshot.Protocol, together: bool
+    methods: Sequence[str],
+    sizes: Sequence[int],
+    seeds: int,
+    draw: Draw,
+    protocol: fewshot.Protocol,
+    together: bool,
+    validation: bool = False,
 ) -> Iterator[fewshot.Run]:
     """All runs, sizes in order, one a seed or all seeds of one as a batch."""
     for n in sizes:
@@ -48,7 +54,7 @@ def plan(
         for method in methods:
             batches = [tuple(range(seeds))] if together else [(seed,) for seed in range(seeds)]
             for batch in batches:
-                yield fewshot.Run(fewshot.Method(method), n, batch, draw, protocol)
+                yield fewshot.Run(fewshot.Method(method), n, batch, draw, protocol, validation)
 
 
 def reproduce_fewshot(

@@ -80,13 +80,27 @@ def reproduce(
     ),
     draw: Annotated[str, typer.Option(help="fewshot: which images: paper, or a seed.")] = "paper",
     guide: Annotated[str, typer.Option(help=f"fewshot, cifar: of {', '.join(GuideName)}.")] = GuideName.DENSE.value,
-    guide_multiple: Annotated[
+    guide_scale: Annotated[
         float | None,
         typer.Option(
-            help="fewshot: the guide's output scale over its own best; the library's own rule by default.",
+            help="The guide's output scale as the student sees it. fewshot: 64, 0 for the guide's own best; cifar: 25.",
+            min=0.0,
             show_default=False,
         ),
     ] = None,
+    parametrisation: Annotated[
+        str, typer.Option(help=f"fewshot: of the student's kernel: {' or '.join(fewshot.Parametrisation)}.")
+    ] = fewshot.Parametrisation.EXPONENTIAL.value,
+    stratified: Annotated[
+        bool,
+        typer.Option(
+            "--stratified/--random-splits", help="fewshot: halves with as many images of each class, or random ones."
+        ),
+    ] = True,
+    validation: Annotated[
+        bool,
+        typer.Option("--validation", help="fewshot: score 5000 other training images, to choose settings by."),
+    ] = False,
     beta: Annotated[
         float | None,
         typer.Option(help="Weight of the KL term: 1 (fewshot, large), 0.1 (cifar).", min=0.0, show_default=False),
@@ -94,12 +108,11 @@ def reproduce(
     depth: Annotated[int, typer.Option(help="fewshot, cifar: depth of the wide ResNet.")] = 28,
     widen_factor: Annotated[int, typer.Option(help="fewshot, cifar: width of the wide ResNet.", min=1)] = 5,
     algebra: Annotated[str, typer.Option(help="fewshot, cifar: precision of the GPs, float64 or float32.")] = "float64",
-    epochs: Annotated[int | None, typer.Option(help="cifar: 200; large: 50.", min=1, show_default=False)] = None,
+    epochs: Annotated[int | None, typer.Option(help="cifar: 200; large: 30.", min=1, show_default=False)] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Rows a step. cifar: 256; large: 512.", min=2, show_default=False)
     ] = None,
     exact_rows: Annotated[int, typer.Option(help="large: rows that exact GDKL is trained on.", min=4)] = 3000,
-    guide_scale: Annotated[float, typer.Option(help="cifar: mean variance of the guide.")] = 25.0,
     label_noise: Annotated[
         bool, typer.Option(help="cifar: whether labels carry their own variances in the guide.")
     ] = True,
@@ -157,7 +170,7 @@ def reproduce(
                 batch_size=batch_size or usual.batch_size,
                 beta=usual.beta if beta is None else beta,
                 guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
-                guide_scale=guide_scale,
+                guide_scale=usual.guide_scale if guide_scale is None else guide_scale,
                 label_noise=label_noise,
                 kl_weight=kl_weight,
                 depth=depth,
@@ -190,13 +203,17 @@ def reproduce(
             other_iterations=dkl_steps or 7000,
             beta=1.0 if beta is None else beta,
             guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
-            guide_multiple=guide_multiple,
+            guide_scale=(64.0 if guide_scale is None else guide_scale) or None,
+            stratified=stratified,
+            parametrisation=fewshot.Parametrisation(
+                _choices(parametrisation, tuple(fewshot.Parametrisation), "parametrisation")[0]
+            ),
             depth=depth,
             widen_factor=widen_factor,
             algebra=algebra,
         )
         chosen = _choices(methods or ",".join(fewshot.Method), tuple(fewshot.Method), "method")
-        runs = list(plan(chosen, parse_sizes(sizes), seeds or 3, parse_draw(draw), settings, together))
+        runs = list(plan(chosen, parse_sizes(sizes), seeds or 3, parse_draw(draw), settings, together, validation))
         reproduce_fewshot(runs, data_dir=data_dir, output=output, device=place, jobs=jobs)
         return
     seeds = seeds or 10

@@ -25,8 +25,8 @@ TABLE_BATCH = 512
 #: Rate of q(u) over that of the network, with Adam.
 _VARIATIONAL_RATE = 5.0
 
-#: Part of the steps on which the learning rate climbs, at least.
-_WARM_UP = 0.05
+#: Steps on which the learning rate climbs, at least; of a short run half.
+_WARM_UP_STEPS = 50
 
 
 class StudentOptions:
@@ -103,10 +103,11 @@ class StudentOptions:
         points: int = TABLE_POINTS,
     ) -> SparseOptions:
         """The options of exact training as those of training with inducing points."""
+        schedule = options.schedule
         return SparseOptions(
             # Untrained features lie close together: at the full rate the first steps would take them, and with them
             # every correlation, out of the kernel's reach.
-            schedule=replace(options.schedule, warm_up=max(options.schedule.warm_up, _WARM_UP)),
+            schedule=replace(schedule, warm_up=max(schedule.warm_up, min(0.5, _WARM_UP_STEPS / schedule.n_iter))),
             n_inducing=min(points, rows) if self.n_inducing is None else int(self.n_inducing),
             members=int(self.n_members),
             feature_net=options.feature_net,

@@ -17,7 +17,13 @@ from gdkl.gp.labels import (
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
 from gdkl.gp.sparse import InducingPoints, SparsePosterior
-from gdkl.gp.split_posterior import rbf_split_posterior
+from gdkl.gp.split_posterior import (
+    condition_block,
+    members_apart,
+    rbf_split_posterior,
+    split_posterior_backward,
+    split_posterior_forward,
+)
 
 __all__ = [
     "ALPHA_EPSILON",
@@ -39,13 +45,17 @@ __all__ = [
     "class_log_probs",
     "cluster_centres",
     "condition",
+    "condition_block",
     "condition_on_labels",
     "evidence_terms",
     "label_targets",
     "leading_rbf",
+    "members_apart",
     "rbf_kernel",
     "rbf_split_posterior",
     "scaled_rbf",
+    "split_posterior_backward",
+    "split_posterior_forward",
     "squared_distances",
     "start_kernel",
     "take_rows",

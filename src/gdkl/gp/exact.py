@@ -34,6 +34,8 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
     Returns:
         Shape ``(members, k, ...)``.
     """
+    if len(rows) == 1:
+        return rows[0].index_select(0, index[0]).unsqueeze(0)
     member = torch.arange(rows.shape[0], device=rows.device).unsqueeze(-1)
     return rows[member, index]
 
@@ -48,6 +50,8 @@ def take_targets(targets: Tensor, index: Tensor) -> Tensor:
     Returns:
         Shape ``(..., members, outputs, k)``.
     """
+    if len(targets) == 1 and index.dim() == 2:
+        return targets[0].index_select(-1, index[0]).unsqueeze(0)
     index = index.unsqueeze(-2)
     return torch.take_along_dim(targets.expand(*index.shape[:-3], *targets.shape), index, dim=-1)
 

@@ -67,6 +67,13 @@ def _log_scale() -> Positive:
     return Positive(transform=cast(Any, torch.exp), inv_transform=cast(Any, torch.log))
 
 
+def _is_scaled_rbf(kernel: Any) -> bool:
+    """Whether a kernel is a scale times an RBF over all columns, and nothing else."""
+    if type(kernel) is not ScaleKernel or type(kernel.base_kernel) is not RBFKernel:
+        return False
+    return all(getattr(part, "active_dims", None) is None for part in (kernel, kernel.base_kernel))
+
+
 class GPyTorchKernel(nn.Module):
     """Any GPyTorch kernel as a `KernelFunction`.
 
@@ -85,6 +92,7 @@ class GPyTorchKernel(nn.Module):
     def __init__(self, kernel: Kernel):
         super().__init__()
         self.kernel = kernel
+        self._is_scaled_rbf = _is_scaled_rbf(kernel)
 
     def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Covariances between two sets of rows."""
@@ -104,7 +112,7 @@ class GPyTorchKernel(nn.Module):
             name: What the observed rows' matrix is, for numerical errors.
         """
         n1 = y1.shape[-1]
-        parts = self._scaled_rbf()
+        parts = self.scaled_rbf()
         if parts is not None and parts[1].shape[-1] == 1:
             scale, lengthscale = parts
             return rbf_split_posterior(x, y1, lengthscale, scale, noise, name=name)
@@ -112,7 +120,7 @@ class GPyTorchKernel(nn.Module):
 
     def leading(self, x: Tensor, count: int) -> Tensor:
         """Covariances of all rows with the first ``count`` of them, shape ``(..., n, count)``: the block of a step."""
-        parts = self._scaled_rbf()
+        parts = self.scaled_rbf()
         if parts is None:
             return self._evaluate(x, x[..., :count, :])
         scale, lengthscale = parts
@@ -120,7 +128,7 @@ class GPyTorchKernel(nn.Module):
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""
-        parts = self._scaled_rbf()
+        parts = self.scaled_rbf()
         if parts is None:
             return to_dense(self._lazy(x, x, diag=True))
         scale, _ = parts
@@ -128,7 +136,7 @@ class GPyTorchKernel(nn.Module):
         return scale.unsqueeze(-1).expand(*shape, x.shape[-2])
 
     def _evaluate(self, x1: Tensor, x2: Tensor | None) -> Tensor:
-        parts = self._scaled_rbf()
+        parts = self.scaled_rbf()
         if parts is None:
             result = to_dense(self._lazy(x1, x1 if x2 is None else x2))
             return 0.5 * (result + result.mT) if x2 is None else result
@@ -138,13 +146,11 @@ class GPyTorchKernel(nn.Module):
     def _lazy(self, x1: Tensor, x2: Tensor, **options: Any) -> Tensor:
         return cast("Callable[..., Tensor]", self.kernel)(x1, x2, **options)
 
-    def _scaled_rbf(self) -> tuple[Tensor, Tensor] | None:
+    def scaled_rbf(self) -> tuple[Tensor, Tensor] | None:
         """Output scale ``(...)`` and lengthscale ``(..., 1, 1 or d)`` if the kernel is the default, else None."""
+        if not self._is_scaled_rbf:
+            return None
         outer = cast(Any, self.kernel)
-        if type(outer) is not ScaleKernel or type(outer.base_kernel) is not RBFKernel:
-            return None
-        if any(getattr(part, "active_dims", None) is not None for part in (outer, outer.base_kernel)):
-            return None
         return outer.outputscale, outer.base_kernel.lengthscale
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -78,10 +79,9 @@ class _LeadingRBF(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Tensor:
-        a, S = half_distances(x, count)
-        K = (S * lengthscale.pow(-2)).exp_().mul_(scale[..., None, None])
-        ctx.save_for_backward(a, lengthscale, scale, K)
-        return K
+        extended, K = rbf_block(x, count, lengthscale, scale)
+        ctx.save_for_backward(extended, lengthscale, scale, K)
+        return K.mT
 
     @staticmethod
     @once_differentiable
@@ -90,63 +90,80 @@ class _LeadingRBF(Function):
     ) -> tuple[Tensor | None, ...]:
         # With P = G∘K: ∂/∂s = ΣP / s and ∂/∂S = P / ℓ². Because S is a quadratic form, twice ΣP∘S is the inner product
         # of its derivative with the rows: S itself need not be kept.
-        a, lengthscale, scale, K = cast("tuple[Tensor, ...]", ctx.saved_tensors)
-        pull, total = pull_towards(a, gradients[0] * K)
-        sum_PS = 0.5 * (pull * a).sum(dim=(-2, -1), keepdim=True)
-        grad_lengthscale = sum_to(-2 * sum_PS * lengthscale.pow(-3), lengthscale.shape)
+        extended, lengthscale, scale, K = cast("tuple[Tensor, ...]", ctx.saved_tensors)
+        a, inverse_square = extended[..., :-2], lengthscale.pow(-2)
+        pull, total = pull_towards(extended, gradients[0].mT * K)
+        sum_PS = (pull * a).sum(dim=(-2, -1), keepdim=True)
+        grad_lengthscale = sum_to(-(sum_PS * inverse_square) / lengthscale, lengthscale.shape)
         grad_scale = sum_to(total / scale, scale.shape)
-        return sum_to(pull * lengthscale.pow(-2), a.shape), None, grad_lengthscale, grad_scale
+        return sum_to(pull * inverse_square, a.shape), None, grad_lengthscale, grad_scale
 
 
-def half_distances(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Rows taken from a centre, and S = −½|a − b|² of all of them with the first ``count``. No gradients.
+_LOG2_E = math.log2(math.e)
+
+#: Covariances below this part of the scale, e⁻⁸⁰, are kept there: far below the rounding error of any sum, and clear of
+#: numbers so small that processors take ten times as long over them.
+_LOWEST_EXPONENT = -80 * _LOG2_E
+
+
+def rbf_block(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Kernel s·exp(−|a − b|² / 2ℓ²) of the first ``count`` rows b with all rows a. No gradients.
 
     Args:
         x: Rows, shape ``(..., n, d)``.
         count: Number of leading rows.
+        lengthscale: Shape ``(..., 1, 1)``.
+        scale: Shape ``(...)``.
 
     Returns:
-        Centred rows of the same shape, and S of shape ``(..., n, count)``, zero on its diagonal.
+        The rows as `pull_towards` takes them, and K of shape ``(..., count, n)`` with diagonal ``scale``.
 
     Example:
-        >>> half_distances(torch.tensor([[0.0], [2.0]]), 1)[1]
-        tensor([[ 0.],
-                [-2.]])
+        >>> rbf_block(torch.tensor([[0.0], [2.0]]), 1, torch.ones(1, 1), torch.tensor(3.0))[1].round(decimals=4)
+        tensor([[3.0000, 0.4060]])
     """
-    a = x - x[..., :count, :].mean(dim=-2, keepdim=True)
-    minus_half = -0.5 * a.square().sum(dim=-1, keepdim=True)
-    one = torch.ones_like(minus_half)
-    # One product gives a·b − ½|a|² − ½|b|²; rounding may leave it a little above zero.
-    left, right = torch.cat([a, minus_half, one], dim=-1), torch.cat([a, one, minus_half], dim=-1)
-    S = (left @ right[..., :count, :].mT).clamp_max_(0)
-    S[..., :count, :].diagonal(dim1=-2, dim2=-1).zero_()
-    return a, S
+    # Features of lower precision than the algebra: a network for images.
+    x = x.to(torch.promote_types(x.dtype, lengthscale.dtype))
+    d = x.shape[-1]
+    extended = x.new_empty(*x.shape[:-1], d + 2)
+    a, minus_half = extended[..., :d], extended[..., d : d + 1]
+    torch.sub(x, x[..., :count, :].mean(dim=-2, keepdim=True), out=a)
+    torch.mul(a.square().sum(dim=-1, keepdim=True), -0.5, out=minus_half)
+    extended[..., d + 1] = 1
+    # One product gives the exponents, (a·b − ½|a|² − ½|b|²) / ℓ² in powers of two; rounding may leave them above zero.
+    factor = _LOG2_E * lengthscale.pow(-2)
+    first = extended[..., :count, :]
+    b = torch.cat([first[..., :d], first[..., d + 1 :], first[..., d : d + 1]], dim=-1) * factor
+    K = (b @ extended.mT).clamp_(_LOWEST_EXPONENT, 0)
+    K.diagonal(dim1=-2, dim2=-1).zero_()
+    return extended, K.exp2_().mul_(scale[..., None, None])
 
 
-def pull_towards(a: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
+def pull_towards(extended: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
     """Derivative of ΣP∘S by the rows that S = −½|a − b|² was made of, and ΣP. No gradients.
 
     Args:
-        a: Rows, shape ``(..., n, d)``; the first ``count`` are the b.
-        P: Weights, shape ``(..., n, count)``.
+        extended: Rows a with two columns more, of which the last is one, ``(..., n, d + 2)``; the first rows are the b.
+        P: Weights, shape ``(..., count, n)``.
 
     Returns:
-        Σ_j P_ij (b_j − a_i), with the b's own share added to their rows, shape ``(..., n, d)``; and the sum, ``(...)``.
+        Σ_j P_ji (b_j − a_i), with the b's own share added to their rows, shape ``(..., n, d)``; and the sum, ``(...)``.
 
     Example:
-        >>> pull_towards(torch.tensor([[0.0], [2.0]]), torch.tensor([[1.0], [1.0]]))
+        >>> pull_towards(torch.tensor([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]]), torch.tensor([[1.0, 1.0]]))
         (tensor([[ 2.],
                 [-2.]]), tensor(2.))
     """
-    count = P.shape[-1]
-    # A column of ones gives the row and column sums in the same pass as the products, and a narrow matrix is faster
+    count = P.shape[-2]
+    a = extended[..., :-2]
+    # The column of ones gives the row and column sums in the same pass as the products, and a narrow matrix is faster
     # from the left than from the right.
-    extended = torch.cat([a, torch.ones_like(a[..., :1])], dim=-1)
-    along_rows = (extended[..., :count, :].mT @ P.mT).mT
-    along_columns = (extended.mT @ P).mT
-    pull = along_rows[..., :-1] - along_rows[..., -1:] * a
-    pull[..., :count, :] += along_columns[..., :-1] - along_columns[..., -1:] * a[..., :count, :]
-    return pull, along_rows[..., -1].sum(dim=-1)
+    to_all = (extended[..., :count, :].mT @ P).mT
+    to_first = (extended.mT @ P.mT).mT
+    pull = torch.addcmul(to_all[..., :-2], to_all[..., -1:], a, value=-1)
+    pull[..., :count, :] += to_first[..., :-2]
+    pull[..., :count, :].addcmul_(to_first[..., -1:], a[..., :count, :], value=-1)
+    return pull, to_first[..., -1].sum(dim=-1)
 
 
 def _pull(H: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -229,14 +229,13 @@ def try_scales(
         noise: ``(members,)``.
         seed: Of the halvings.
     """
-    members, n, _ = gram.shape
+    members = gram.shape[0]
     classes = targets.values.shape[-2]
     base = base_samples(_SAMPLES, classes, seed).to(gram)
     generator = torch.Generator().manual_seed(seed)
     scores = gram.new_zeros(2, members, scales.shape[-1])
     for _ in range(_SPLITS):
-        order = torch.rand(members, n, generator=generator).argsort(dim=-1)[:, :_MOST_ROWS].to(gram.device)
-        split = Split(*order.tensor_split([order.shape[-1] // 2], dim=-1))
+        split = _halves(labels, generator)
         K11, K21, k22 = _blocks(gram, split)
         y1 = take_targets(targets.values, split.observed)
         own_noise = take_targets(targets.noise, split.observed) + noise[:, None, None]
@@ -249,6 +248,18 @@ def try_scales(
             scores[1, :, index] += (log_probs.argmax(dim=-2) == y2).to(gram).mean(dim=-1)
     scores /= _SPLITS
     return ScaleTrial(scales, scores[0], scores[1])
+
+
+def _halves(labels: Tensor, generator: torch.Generator) -> Split:
+    """Two halves of at most `_MOST_ROWS` rows, as many of each class in both up to one.
+
+    In random halves a class that one has too many of is one that the other lacks, which no new row would suffer from.
+    """
+    members, n = labels.shape
+    order = torch.rand(members, n, generator=generator).argsort(dim=-1)[:, :_MOST_ROWS].to(labels.device)
+    by_class = labels.gather(-1, order).argsort(dim=-1, stable=True)
+    order = order.gather(-1, by_class)
+    return Split(order[:, 1::2], order[:, ::2])
 
 
 def _predict(K11: Tensor, K21: Tensor, k22: Tensor, y1: Tensor, noise: Tensor) -> Marginals:

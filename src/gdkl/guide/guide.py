@@ -14,11 +14,11 @@ from gdkl.gp import (
     Marginals,
     ScaledKernel,
     Split,
-    condition,
-    take_targets,
+    condition_block,
+    members_apart,
 )
 from gdkl.guide.evidence import fit_by_evidence
-from gdkl.numerics import DataError, limit_threads, require_memory, tensor_bytes
+from gdkl.numerics import DataError, for_each, limit_threads, require_memory, tensor_bytes
 
 _MATRIX_NAME = "the guide's kernel matrix"
 
@@ -55,28 +55,40 @@ class Guide:
         Returns:
             Means and variances, ``(..., members, outputs, n2)``.
         """
-        observed, held_out = split
-        variances = self.gram.diagonal(dim1=-2, dim2=-1)
-        k22 = torch.take_along_dim(variances.expand(*held_out.shape[:-1], -1), held_out, dim=-1)
+        observed, order = (index.flatten(0, -2) for index in (split.observed, torch.cat(split, dim=-1)))
+        shape = split.observed.shape[:-1]
+        if members_apart(self.gram, observed.shape[-1]):
+            parts = for_each(len(observed), lambda index: self._some(index, observed[index], order[index]))
+            mean, variance = (torch.stack(values) for values in zip(*parts, strict=True))
+        else:
+            mean, variance = self._some(torch.arange(len(observed), device=observed.device), observed, order)
+        return Marginals(mean.unflatten(0, shape), variance.unflatten(0, shape))
+
+    def _some(self, number: int | Tensor, observed: Tensor, order: Tensor) -> Marginals:
+        """Marginals ``(..., outputs, n2)`` of one split of one member by its number, or of many of them at once.
+
+        Args:
+            number: Of the splits, counted over all members of the first split, then those of the second.
+            observed: Indices ``(..., n1)``.
+            order: Indices ``(..., n)`` of the observed, then the held-out rows.
+        """
+        members, n = self.gram.shape[:2]
+        n1, member = observed.shape[-1], number % members
+        diagonal = self.gram.diagonal(dim1=-2, dim2=-1)
+        diagonal, scale, noise, targets = (value[member] for value in (diagonal, self.scale, self.noise, self.targets))
+        # Whole rows first, then columns: twice as fast as entry by entry.
+        if isinstance(member, Tensor):
+            rows = self.gram.flatten(0, 1).index_select(0, (observed + n * member.unsqueeze(-1)).flatten())
+            rows = rows.unflatten(0, observed.shape)
+        else:
+            rows = self.gram[member].index_select(0, observed)
+        block = torch.gather(rows, -1, order.unsqueeze(-2).expand(*observed.shape, -1))
+        variances = torch.gather(diagonal, -1, order[..., n1:])
+        known = torch.take_along_dim(targets, observed.unsqueeze(-2), dim=-1)
         # Work on the normalised Gram with the noise divided by the scale: one product less, and outputs
         # whose ratio is the same could share a factor.
-        unit = condition(
-            self._block(split).unsqueeze(-3),
-            k22.unsqueeze(-2),
-            take_targets(self.targets, observed),
-            self.noise / self.scale,
-            name=_MATRIX_NAME,
-        )
-        return Marginals(unit.mean, self.scale.unsqueeze(-1) * unit.variance)
-
-    def _block(self, split: Split) -> Tensor:
-        """K₁₁ with K₂₁ below it for each split: whole rows first, then columns, twice as fast as entry by entry."""
-        members, n = self.gram.shape[:2]
-        observed, order = (index.flatten(0, -2) for index in (split.observed, torch.cat(split, dim=-1)))
-        first_row = n * (torch.arange(len(order), device=order.device) % members).unsqueeze(-1)
-        rows = self.gram.flatten(0, 1).index_select(0, (order + first_row).flatten()).unflatten(0, order.shape)
-        block = torch.gather(rows, -1, observed.unsqueeze(-2).expand(*order.shape, -1))
-        return block.unflatten(0, split.observed.shape[:-1])
+        unit = condition_block(block.unsqueeze(-3), variances.unsqueeze(-2), known, noise / scale, name=_MATRIX_NAME)
+        return Marginals(unit.mean, scale.unsqueeze(-1) * unit.variance)
 
     def bytes_per_split(self) -> int:
         """Peak memory that `posterior` takes for one split of all members."""

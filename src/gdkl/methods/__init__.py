@@ -10,6 +10,7 @@ from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl import (
     DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
+    DEFAULT_SPLIT_POOL,
     DEFAULT_STEPS,
     SplitObjective,
     fit_gdkl,
@@ -28,6 +29,7 @@ from gdkl.methods.sparse_gdkl import fit_sparse_gdkl, fit_sparse_gdkl_classes
 __all__ = [
     "DEFAULT_KERNEL_RATE",
     "DEFAULT_LEARNING_RATE",
+    "DEFAULT_SPLIT_POOL",
     "DEFAULT_STEPS",
     "ClassData",
     "Cost",

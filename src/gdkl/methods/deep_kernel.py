@@ -36,7 +36,7 @@ from gdkl.numerics import (
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import Callback, Checkpoint, History, Schedule, generator_state, seeded, train_full_batch
 
-_MATRIX_NAME = "the deep kernel's matrix"
+MATRIX_NAME = "the deep kernel's matrix"
 
 #: Rows that `history_` has at most, whatever the number of steps.
 HISTORY_ROWS = 500
@@ -52,6 +52,8 @@ class DeepKernelOptions:
         base_kernel: Kernel over the features; None for a scaled RBF with one lengthscale.
         noise_start: Initial noise variance, one for all or one a member and output.
         weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
+        split_pool: Random splits that guided training draws before it goes through them again, in another order each
+            time; None for a fresh one at every step, as published.
         momentum: Of stochastic gradient descent, which then takes Adam's place.
         kernel_rate: Learning rate of kernel and noise as a multiple of the network's.
         seed: Of the initial weights, dropout and the splits.
@@ -65,6 +67,7 @@ class DeepKernelOptions:
     noise_start: float | Tensor = NOISE_START
     weight_decay: float = 0.0
     kernel_rate: float = 1.0
+    split_pool: int | None = None
     momentum: float | None = None
     seed: int = 0
     callbacks: Sequence[Callback] = field(default=())
@@ -109,7 +112,7 @@ class DeepKernel(nn.Module):
         targets, noise = take_targets(data.targets, order), self.noise()
         # Sorting the rows, not the features, leaves nothing to differentiate.
         features = self.network(take_rows(data.rows, order)).unsqueeze(-3)
-        q = self.kernel.split_posterior(features, targets[..., :n1], noise, name=_MATRIX_NAME)
+        q = self.kernel.split_posterior(features, targets[..., :n1], noise, name=MATRIX_NAME)
         return HeldOut(q, targets[..., n1:], noise)
 
     def gram(self, data: TrainingData) -> Tensor:
@@ -239,7 +242,7 @@ def train_deep_kernel(
         if finish is not None:
             posterior = finish(model, features)
         else:
-            posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=_MATRIX_NAME)
+            posterior = ExactPosterior.condition(model.kernel, features, data.targets, model.noise(), name=MATRIX_NAME)
     return FittedModel(model.network, posterior, history.rows, outcome)
 
 

@@ -11,25 +11,30 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from gdkl.gp import NOISE_START, Marginals, Split
+from gdkl.gp import NOISE_START, Marginals, Split, members_apart
 from gdkl.guide import ClassGuide, Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
-from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, threads_for
+from gdkl.methods.guided_step import guided_step
+from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, shared_by_threads, threads_for
 from gdkl.objectives import ObjectiveValue, distillation, guided, predictive
 from gdkl.training import SplitSampler
 
 #: Splits for which the guide's posteriors are computed ahead of the loop.
 _SPLITS_AHEAD = 64
 
-#: On a CPU a batched call takes as many splits as stay in its cache.
-_CACHE_BYTES = 8 * 2**20
+#: On a CPU that many bytes' worth: splits of few rows are done in no time, of large ones not many should be in vain.
+_BYTES_AHEAD = 64 * 2**20
 
 
 #: Steps and learning rate of `Schedule.fast` for users: the log-likelihood of the paper's 7000 steps on its own tables.
 DEFAULT_STEPS = 2000
 DEFAULT_LEARNING_RATE = 3e-2
+
+#: Random splits that a fit draws; it goes through them about four times. The guide answers for each once, which at 927
+#: rows is a quarter of a step's work, and splits that come back after 500 steps are as good as new ones.
+DEFAULT_SPLIT_POOL = 512
 
 #: Kernel and noise go faster than the network, which waits for them: on Energy the noise falls a hundredfold.
 DEFAULT_KERNEL_RATE = 3.0
@@ -72,7 +77,7 @@ def fit_gdkl(
         beta: Weight of the KL term.
         objective: What is minimised over the splits.
     """
-    with _spare_thread(data.rows.device, data.n) as spare:
+    with _use_of_threads(data, options) as spare:
 
         def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
             sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
@@ -81,8 +86,11 @@ def fit_gdkl(
             def loss(step: int) -> ObjectiveValue:
                 nonlocal ahead
                 # Made at the first step that is asked for, which in a resumed run is a later one.
-                ahead = ahead or guided_splits(guide, sampler, spare, start=step)
+                ahead = ahead or guided_splits(guide, sampler, spare, pool=options.split_pool, start=step)
                 split, p = next(ahead)
+                at_once = guided_step(model, data, split, p, beta) if objective is SplitObjective.GUIDED else None
+                if at_once is not None:
+                    return at_once
                 q, y, noise = model.split_marginals(data, split)
                 if objective is SplitObjective.GUIDED:
                     return guided(q, p, y, noise, beta)
@@ -95,21 +103,46 @@ def fit_gdkl(
         return train_deep_kernel(data, options, make_loss, guided=True)
 
 
+#: Up to this many rows members are shared by threads however few they are: torch's own would gain less.
+_FEW_ROWS = 1000
+
+
 @contextmanager
-def _spare_thread(device: torch.device, rows: int) -> Generator[Executor | None]:
-    """A thread for the guide beside the student's one, on a CPU: a GPU computes ahead of Python anyway."""
-    if device.type != "cpu" or threads_for(rows) > 1:
+def _use_of_threads(data: TrainingData, options: DeepKernelOptions) -> Generator[Executor | None]:
+    """How the cores of a CPU are used: a thread for the guide is given where it runs beside the student.
+
+    Several members are shared by threads, the guide's answers for them too. One member has torch's own threads where
+    they pay, and the guide takes its turn; else a core is left for the guide. A GPU computes ahead of Python anyway.
+    """
+    threads = torch.get_num_threads()
+    if data.rows.device.type != "cpu":
         yield None
-        return
-    with ThreadPoolExecutor(1, "guide", initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
+    elif _shares_members(data, options, threads):
+        with shared_by_threads(threads):
+            yield None
+    elif threads_for(data.n) > 1:
+        yield None
+    else:
+        with ThreadPoolExecutor(1, "guide", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            try:
+                yield pool
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _shares_members(data: TrainingData, options: DeepKernelOptions, threads: int) -> bool:
+    """Whether members are computed one by one, and are many enough, or too small, for anything but a thread each."""
+    apart = options.base_kernel is None and members_apart(data.rows, data.n // 2)
+    return apart and threads > 1 and data.members > 1 and (data.members >= threads or data.n < _FEW_ROWS)
 
 
 def guided_splits(
-    guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None = None, start: int = 0
+    guide: Guide | ClassGuide,
+    sampler: SplitSampler,
+    spare: Executor | None = None,
+    *,
+    pool: int | None = None,
+    start: int = 0,
 ) -> Iterator[tuple[Split, Marginals]]:
     """Endless splits with the guide's marginals on each, computed for many splits ahead of the loop.
 
@@ -117,26 +150,55 @@ def guided_splits(
         guide: What answers for each split.
         sampler: Where the splits come from; drawn in the caller's thread, so that a seed means the same splits always.
         spare: Where the guide's answers are computed meanwhile; None for the caller's thread, a batch at a time.
+        pool: Splits that are drawn before all of them come again, in a random order each time; None for fresh ones.
         start: Splits to leave out at the beginning: those of steps that a resumed run has taken.
     """
+    if pool is None:
+        yield from _fresh_splits(guide, sampler, spare, None, start)
+        return
+    drawn = list[tuple[Split, Marginals]]()
+    for step, found in enumerate(_fresh_splits(guide, sampler, spare, pool, 0)):
+        drawn.append(found)
+        if step >= start:
+            yield found
+    passes, left_out = divmod(max(0, start - pool), pool)
+    generator = torch.Generator().manual_seed(sampler.seed)
+    for _ in range(passes):
+        torch.randperm(pool, generator=generator)
+    while True:
+        for place in torch.randperm(pool, generator=generator).tolist()[left_out:]:
+            yield drawn[place]
+        left_out = 0
+
+
+def _fresh_splits(
+    guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None, most: int | None, start: int
+) -> Iterator[tuple[Split, Marginals]]:
+    """Splits that have not been seen before, without the first ones, and no more than are asked for."""
     per_split = guide.bytes_per_split() * max(1, sampler.members // guide.gram.shape[0])
     on_cpu = guide.gram.device.type == "cpu"
-    count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _CACHE_BYTES if on_cpu else DEFAULT_BUDGET))
+    count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _BYTES_AHEAD if on_cpu else DEFAULT_BUDGET))
+    if most is not None:
+        count = min(count, most)
     batches = 1 if spare is None else -(-_SPLITS_AHEAD // count)
     pending: deque[tuple[Split, Future[Marginals] | Marginals]] = deque()
     while start >= count:
         sampler.draw(count)
         start -= count
-    while True:
-        while len(pending) < batches:
+    asked = given = 0
+    while most is None or given < most:
+        while len(pending) < batches and (most is None or asked < most):
             splits = sampler.draw(count)
-            answer = guide.posterior(splits) if spare is None else spare.submit(guide.posterior, splits)
-            pending.append((splits, answer))
+            pending.append(
+                (splits, guide.posterior(splits) if spare is None else spare.submit(guide.posterior, splits))
+            )
+            asked += count
         splits, answer = pending.popleft()
         p = answer.result() if isinstance(answer, Future) else answer
-        for index in range(start, count):
+        for index in range(start, count if most is None else min(count, most - given)):
             yield (
                 Split(splits.observed[index], splits.held_out[index]),
                 Marginals(p.mean[index], p.variance[index]),
             )
         start = 0
+        given += count

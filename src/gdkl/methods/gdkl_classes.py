@@ -37,6 +37,7 @@ def fit_gdkl_classes(
     *,
     beta: float = 1.0,
     start_at_guide: bool = True,
+    stratified: bool = True,
 ) -> FittedModel:
     """Train a deep kernel a class to match what the guide believes about held-out rows once their labels are seen.
 
@@ -50,11 +51,14 @@ def fit_gdkl_classes(
         beta: Weight of the KL term.
         start_at_guide: Whether the default kernel starts from the guide's scale and the features' distances, see
             `start_from`; if not, from the values that kernels have anyway, as published.
+        stratified: Whether both halves of a split have as many rows of each class; if not, splits are random, as
+            published.
     """
 
     def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
         device = data.rows.device
-        sampler = SplitSampler(data.n, data.members, options.seed, device)
+        labels = data.labels if stratified else None
+        sampler = SplitSampler(data.n, data.members, options.seed, device, labels=labels)
         generator = torch.Generator(device).manual_seed(options.seed)
         ahead: Iterator[tuple[Split, Marginals]] | None = None
 

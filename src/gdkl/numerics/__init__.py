@@ -19,6 +19,7 @@ from gdkl.numerics.errors import (
 from gdkl.numerics.files import file_beside, write_atomically
 from gdkl.numerics.heap import keep_freed_memory
 from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
+from gdkl.numerics.pieces import for_each, shared_by_threads
 from gdkl.numerics.placement import resolve_device, resolve_dtype
 from gdkl.numerics.threads import limit_threads, threads_for
 
@@ -41,6 +42,7 @@ __all__ = [
     "cholesky",
     "chunk_slices",
     "file_beside",
+    "for_each",
     "keep_freed_memory",
     "limit_threads",
     "map_rows",
@@ -48,6 +50,7 @@ __all__ = [
     "resolve_device",
     "resolve_dtype",
     "rows_per_chunk",
+    "shared_by_threads",
     "tensor_bytes",
     "threads_for",
     "write_atomically",

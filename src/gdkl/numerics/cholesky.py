@@ -45,10 +45,12 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
         tensor([[2., 0.],
                 [0., 2.]], dtype=torch.float64)
     """
-    factor, failed = _try_factor(matrix)
-    if not bool(failed.any()):
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    # Zero times a diagonal that is not finite is not zero.
+    if float((info + 0 * factor.detach().diagonal(dim1=-2, dim2=-1).sum(dim=-1)).abs_().sum()) == 0:
         return factor
 
+    _, failed = _try_factor(matrix)
     size = matrix.shape[-1]
     scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(dim=-1)
     jitter = torch.zeros_like(scale)

@@ -2,11 +2,13 @@
 
 from gdkl.objectives.classes import cross_entropy, guided_classes, sampled_log_likelihood
 from gdkl.objectives.gaussian import (
+    GuidedTerms,
     ObjectiveValue,
     distillation,
     expected_negative_log_likelihood,
     gaussian_kl,
     guided,
+    guided_terms,
     marginal_likelihood,
     negative_log_predictive,
     predictive,
@@ -21,6 +23,7 @@ from gdkl.objectives.sparse import (
 
 __all__ = [
     "SOFTMAX_SAMPLES",
+    "GuidedTerms",
     "ObjectiveValue",
     "cross_entropy",
     "distillation",
@@ -31,6 +34,7 @@ __all__ = [
     "guided",
     "guided_classes",
     "guided_softmax",
+    "guided_terms",
     "marginal_likelihood",
     "negative_log_predictive",
     "predictive",

@@ -29,6 +29,9 @@ PAPER_DRAW = "paper"
 #: A file with some of the training images, for machines that should not have to hold all of them.
 SUBSET_FILE = "cifar10-subset.npz"
 
+#: Training images that settings are chosen by.
+VALIDATION_IMAGES = 5000
+
 #: Channel means and deviations by which the published runs normalise.
 MEANS = (0.5071, 0.4867, 0.4408)
 DEVIATIONS = (0.2675, 0.2565, 0.2761)
@@ -112,7 +115,9 @@ def stratified_indices(labels: IntArray, n: int, seed: int) -> IntArray:
     return rng.permutation(np.concatenate(parts)).astype(np.int64)
 
 
-def load_task(n: int, draw: Draw = PAPER_DRAW, data_dir: Path | None = None) -> FewShotTask:
+def load_task(
+    n: int, draw: Draw = PAPER_DRAW, data_dir: Path | None = None, *, validation: bool = False
+) -> FewShotTask:
     """The training images of one draw and the test images.
 
     A file ``cifar10-subset.npz`` in ``data_dir`` (see `write_subset`) is enough in place of the whole training part,
@@ -122,11 +127,15 @@ def load_task(n: int, draw: Draw = PAPER_DRAW, data_dir: Path | None = None) -> 
         n: Number of training images.
         draw: "paper", or the seed of another draw.
         data_dir: Where the files are; see `gdkl.datasets.load`.
+        validation: Whether to hold out 5000 training images by the seed, before anything is drawn, in place of the test
+            images.
 
     Raises:
         DataError: If the images cannot be had or are not the recorded ones.
         OptionError: If there is no such subset.
     """
+    if validation:
+        return _validation_task(n, draw, data_dir)
     X, y = _pick(n, draw, data_dir)
     digest = datasets.image_digest(X, y)
     expected = _subsets()["subsets"].get(str(n), {}).get("digest") if draw == PAPER_DRAW else digest
@@ -134,6 +143,19 @@ def load_task(n: int, draw: Draw = PAPER_DRAW, data_dir: Path | None = None) -> 
         raise DataError(f"the {n} training images are not the paper's: their SHA-256 is {digest[:12]}…")
     test = datasets.load_images(TEST, data_dir)
     return FewShotTask(X, y, test.X, test.y, len(test.class_names), digest)
+
+
+def _validation_task(n: int, draw: Draw, data_dir: Path | None) -> FewShotTask:
+    """A task for choosing settings: neither the paper's images nor the test images take part."""
+    if draw == PAPER_DRAW:
+        raise OptionError("settings are not chosen on the paper's own images: use a draw by seed.")
+    images = datasets.load_images(DATASET, data_dir)
+    count = min(VALIDATION_IMAGES, len(images.y) // 2)
+    held_out, rest = np.split(np.random.default_rng(int(draw)).permutation(len(images.y)), [count])
+    train = rest[stratified_indices(images.y[rest], n, int(draw))]
+    X, y = images.X[train], images.y[train]
+    digest = datasets.image_digest(X, y)
+    return FewShotTask(X, y, images.X[held_out], images.y[held_out], len(images.class_names), digest)
 
 
 def _pick(n: int, draw: Draw, data_dir: Path | None) -> tuple[UInt8Array, IntArray]:

@@ -66,7 +66,7 @@ class Protocol:
     """
 
     seeds: int = 3
-    epochs: int = 50
+    epochs: int = 30
     batch_size: int = 512
     n_inducing: int = 128
     beta: float = 1.0
@@ -168,7 +168,8 @@ def _make(method: Method, protocol: Protocol, seed: int, rows: int, device: torc
         "weight_decay": protocol.weight_decay,
     }
     if method is Method.GDKL:
-        return GDKLRegressor(beta=protocol.beta, **sparse, **place)
+        # Of its option a third is Adam's rate with inducing points.
+        return GDKLRegressor(beta=protocol.beta, **{**sparse, "learning_rate": 3 * protocol.learning_rate}, **place)
     if method is Method.DKL:
         return DKLRegressor(**sparse, **place)
     if method is Method.GDKL_EXACT:

@@ -1,5 +1,6 @@
 """Training loops and what watches them; they do not know which method runs."""
 
+from gdkl.training.adam import LeanAdam
 from gdkl.training.ahead import Ahead
 from gdkl.training.batches import (
     ALONE,
@@ -16,7 +17,7 @@ from gdkl.training.batches import (
 from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport, as_callbacks
 from gdkl.training.checkpoint import Checkpoint
 from gdkl.training.distributed import local_device, process_group
-from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, train_full_batch
+from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, descend, train_full_batch
 from gdkl.training.graphs import GraphedStep
 from gdkl.training.image_batches import ImageBatches
 from gdkl.training.mini_batch import EpochProgress, MiniBatchSettings, train_mini_batch
@@ -39,6 +40,7 @@ __all__ = [
     "GraphedStep",
     "History",
     "ImageBatches",
+    "LeanAdam",
     "LoaderBatches",
     "MiniBatchSettings",
     "ProgressDisplay",
@@ -52,6 +54,7 @@ __all__ = [
     "as_callbacks",
     "as_pair",
     "check_batch_size",
+    "descend",
     "generator_state",
     "local_device",
     "process_group",

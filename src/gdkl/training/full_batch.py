@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gdkl.numerics import NumericsError, NumericsWarning, OptionError
 from gdkl.objectives import ObjectiveValue
+from gdkl.training.adam import LeanAdam
 from gdkl.training.callbacks import Callback, StepReport
 from gdkl.training.checkpoint import Checkpoint
 from gdkl.training.interrupts import InterruptGuard
@@ -135,9 +136,7 @@ def train_full_batch(
         NumericsError: If the objective is not finite before anything was learned.
     """
     if momentum is None:
-        optimiser: torch.optim.Optimizer = torch.optim.Adam(
-            parameters, lr=schedule.learning_rate, betas=(0.9, schedule.memory), fused=True
-        )
+        optimiser: torch.optim.Optimizer = LeanAdam(parameters, schedule.learning_rate, schedule.memory)
     else:
         optimiser = torch.optim.SGD(parameters, lr=schedule.learning_rate, momentum=momentum)
     device = next(iter(module.parameters())).device
@@ -168,9 +167,7 @@ def train_full_batch(
                     return TrainingOutcome(step, failed=True)
                 if step % _SNAPSHOT_EVERY == 0:
                     snapshot = _copy_state(module)
-                optimiser.zero_grad(set_to_none=True)
-                objective.value.sum().backward()
-                optimiser.step()
+                descend(optimiser, objective.value)
                 step += 1
                 if checkpoint is not None:
                     checkpoint.save_if_due(step, module, optimiser, device)
@@ -191,6 +188,18 @@ def train_full_batch(
         module.eval()
         for callback in callbacks:
             callback.on_end()
+
+
+def descend(optimiser: torch.optim.Optimizer, value: Tensor) -> None:
+    """Move the parameters against the gradient of the members' values."""
+    if isinstance(optimiser, LeanAdam):
+        optimiser.clear_gradients()
+        value.backward(torch.ones_like(value))
+        optimiser.advance()
+    else:
+        optimiser.zero_grad(set_to_none=True)
+        value.backward(torch.ones_like(value))
+        optimiser.step()
 
 
 def _report(
@@ -217,7 +226,8 @@ def _report(
 
 
 def _require_finite(objective: ObjectiveValue, step: int) -> None:
-    if bool(torch.isfinite(objective.value).all()):
+    # A sum is finite if every value is, and one overflow of a sum of finite ones would be no better.
+    if math.isfinite(float(objective.value.detach().sum())):
         return
     broken = [name for name, value in objective.terms.items() if not bool(torch.isfinite(value).all())]
     raise NumericsError(f"the objective is not finite (terms: {', '.join(broken) or 'their sum'}).")

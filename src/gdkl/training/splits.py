@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from gdkl.gp import Split
 from gdkl.numerics import DataError
@@ -18,6 +19,10 @@ class SplitSampler:
         members: Number of independent splits a step.
         seed: Seed of the sequence.
         device: Where the index tensors are wanted.
+        labels: Class numbers, ``(members, n)``, for halves that have as many rows of each class, up to one. Without
+            them a class that one half has too many of is one that the other lacks: what is learned from either about
+            how common classes are is wrong for the other. On 200 images of CIFAR-10 that costs the guide's held-out
+            predictions 0.1 in log-likelihood and 6 % in accuracy, and none of it is there at test images.
 
     Example:
         >>> split = SplitSampler(5, members=1, seed=0).draw(3)
@@ -25,12 +30,16 @@ class SplitSampler:
         (torch.Size([3, 1, 2]), torch.Size([3, 1, 3]))
     """
 
-    def __init__(self, n: int, members: int, seed: int, device: torch.device | str = "cpu"):
+    def __init__(
+        self, n: int, members: int, seed: int, device: torch.device | str = "cpu", *, labels: Tensor | None = None
+    ):
         if n < 2:
             raise DataError(f"a split into two halves needs at least 2 rows; got {n}.")
         self.n = n
         self.members = members
         self.device = device
+        self._labels = None if labels is None else labels.cpu()
+        self.seed = seed
         self._generator = torch.Generator().manual_seed(seed)
 
     def draw(self, count: int) -> Split:
@@ -38,9 +47,18 @@ class SplitSampler:
         # In float32 whatever torch's default is: a seed means the same splits everywhere.
         shape = (count, self.members, self.n)
         order = torch.rand(shape, generator=self._generator, dtype=torch.float32).argsort(dim=-1)
-        half = self.n // 2
+        if self._labels is None:
+            halves = order.tensor_split([self.n // 2], dim=-1)
+        else:
+            order = self._class_by_class(order, self._labels)
+            halves = order[..., 1::2], order[..., ::2]
         # In order inside each half: rows are then picked from memory as they lie there.
-        observed, held_out = (
-            part.sort(dim=-1).values.to(self.device) for part in (order[..., :half], order[..., half:])
-        )
+        observed, held_out = (part.sort(dim=-1).values.to(self.device) for part in halves)
         return Split(observed, held_out)
+
+    def _class_by_class(self, order: Tensor, labels: Tensor) -> Tensor:
+        """Rows of one class after those of another; classes in a random order, so that an odd row goes either way."""
+        count = int(labels.max()) + 1
+        place = torch.rand((*order.shape[:2], count), generator=self._generator, dtype=torch.float32).argsort(dim=-1)
+        classes = labels.expand(len(order), -1, -1).gather(-1, order)
+        return order.gather(-1, place.gather(-1, classes).argsort(dim=-1, stable=True))

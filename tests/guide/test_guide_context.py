@@ -1,0 +1,56 @@
+"""What the guide believes about all rows ahead is what it would say of each, given rows that it is not one of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gdkl.gp import ExactPosterior, ScaledKernel
+from gdkl.guide import BatchGuide, OnlineGram, PrecomputedGram, as_kernel_function, ask_contexts
+from gdkl.guide.context import context_size
+from gdkl.infinite import mlp
+from gdkl.numerics import OptionError
+
+KERNEL = as_kernel_function(mlp(2))
+N = 31
+
+
+def setting(outputs=2):
+    x = torch.randn(N, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.stack([x.sum(dim=-1), x[:, 0].sin()])[:outputs]
+    scale, noise = torch.tensor([1.5, 0.7]).double()[:outputs], torch.tensor([0.1, 0.3]).double()[:outputs]
+    return x, y, BatchGuide(OnlineGram(KERNEL), 2.0, scale, noise, torch.zeros(outputs))
+
+
+def test_every_row_is_asked_given_a_context_without_it():
+    x, y, guide = setting()
+    asked = ask_contexts(guide, lambda index: (x[index], y[:, index]), N, seed=3)
+    size = context_size(N)
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(3))
+    contexts = order[:size], order[size : 2 * size]
+    answers = []
+    for context in contexts:
+        kernel = ScaledKernel(KERNEL, (guide.scale / guide.normaliser)[None])
+        posterior = ExactPosterior.condition(kernel, x[context][None], y[:, context][None], guide.noise[None], name="t")
+        answers.append(posterior.marginals(x[None]))
+    for row in range(N):
+        allowed = [which for which in range(2) if row not in contexts[which].tolist()]
+        agrees = [
+            torch.allclose(asked.beliefs.mean[:, row], answers[which].mean[0, :, row])
+            and torch.allclose(asked.beliefs.variance[:, row], answers[which].variance[0, :, row])
+            for which in allowed
+        ]
+        assert any(agrees)
+    p = asked.posterior(x[:0], y[:, :0], torch.tensor([4, 2]))
+    torch.testing.assert_close(p.mean[0], asked.beliefs.mean[:, [4, 2]])
+
+
+def test_what_cannot_be_asked_ahead_is_refused():
+    x, y, guide = setting(1)
+    asked = ask_contexts(guide, lambda index: (x[index], y[:, index]), N, seed=3)
+    with pytest.raises(OptionError, match="known positions"):
+        asked.posterior(x, y, None)
+    stored = BatchGuide(PrecomputedGram(np.eye(N)), 1.0, guide.scale, guide.noise, guide.log_evidence)
+    with pytest.raises(OptionError, match="can be evaluated"):
+        ask_contexts(stored, lambda index: (x[index], y[:, index]), N, seed=3)

@@ -1,0 +1,69 @@
+"""Pieces shared by threads: the same results, errors that arrive, threads given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+
+from gdkl.numerics import for_each, shared_by_threads
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_results_come_in_order(threads, count):
+    with shared_by_threads(threads):
+        assert for_each(count, lambda index: index**2) == [index**2 for index in range(count)]
+
+
+def test_pieces_are_shared_inside_the_context_alone():
+    def who(_):
+        time.sleep(0.02)
+        return threading.get_ident()
+
+    with shared_by_threads(3):
+        assert len(set(for_each(9, who))) == 3
+    assert set(for_each(3, who)) == {threading.get_ident()}
+
+
+def test_each_thread_computes_alone_and_what_was_set_comes_back():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with shared_by_threads(2):
+
+            def threads(_):
+                time.sleep(0.01)
+                return torch.get_num_threads()
+
+            assert set(for_each(4, threads)) == {1}
+        assert torch.get_num_threads() == 2
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("pieces")]
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("broken", [0, 3])
+def test_an_error_arrives_once_nothing_is_running(broken):
+    running = set()
+
+    def work(index):
+        running.add(index)
+        time.sleep(0.01)
+        running.discard(index)
+        if index == broken:
+            raise ValueError(f"piece {index}")
+
+    with shared_by_threads(2):
+        with pytest.raises(ValueError, match=f"piece {broken}"):
+            for_each(4, work)
+        assert not running
+
+
+def test_no_gradients_are_recorded_in_any_thread():
+    x = torch.ones(1, requires_grad=True)
+    with shared_by_threads(2):
+        assert not any(value.requires_grad for value in for_each(4, lambda index: x * index))
+    assert (x * 2).requires_grad
