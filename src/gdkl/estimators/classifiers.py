@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 from gpytorch.kernels import Kernel
@@ -14,7 +14,7 @@ from gdkl.estimators.parts import FeatureNet, guide_kernel, image_network_builde
 from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, batch_guide, class_subset
 from gdkl.estimators.student import TABLE_BATCH, TABLE_POINTS, StudentOptions, sparse_precisions
 from gdkl.estimators.validation import check_number
-from gdkl.gp import ClassLikelihood, KernelFunction
+from gdkl.gp import ClassLikelihood, ExactPosterior, KernelFunction, leave_one_out
 from gdkl.guide import (
     ClassGuide,
     GuideKernel,
@@ -45,6 +45,9 @@ _AUTO = "auto"
 
 #: Part of ``beta`` that counts with inducing points: three become the paper's 0.1.
 SPARSE_SHARE = 1 / 30
+
+#: Rows of a table that take part in a step of guided training: more make a step of many classes slow, and no better.
+_ROWS_A_STEP = 256
 
 
 class StudentClassifier(StudentOptions, ClassifierBase):
@@ -187,11 +190,16 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             latents in place of the Dirichlet likelihood, for any number of rows. "auto": exact while it fits in memory
             and takes at most ten minutes here, or up to 2000 rows; see ``inference_``.
         n_inducing: Number of inducing points of sparse inference; None for 128, for images 10 or one a class.
-        batch_size: Rows a step of sparse inference; None for 512, for images 256. Half of them inform the guide about
-            the others.
+        batch_size: Rows a step, half of which inform the guide about the others. None for 256 rows of a table and all
+            images; 512 and 256 with inducing points.
         n_members: Members of a deep ensemble that shares one guide; probabilities are their mean.
-        calibrate: "temperature" divides log probabilities by a temperature that suits a held-out fifth of the rows; the
-            model itself is then fitted to all of them, so that labels stay as they are. It doubles the time.
+        calibrate: "loo" divides log probabilities by a temperature at which the guide alone suits the label of each row
+            given those of all others. The guide has learned no features from the labels, so that this is honest, and
+            it costs a step or two. "temperature" takes one that suits a held-out fifth of the rows; the model itself
+            is then fitted to all of them. It doubles the time. None leaves probabilities as they are, and so does
+            "loo" with inducing points. Labels are the same in any case.
+        augment: Whether the student follows its guide also on rows put together from two training rows, column by
+            column, which takes no labels; "auto" for tables only.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
         patience: See ``tol``.
         optimizer: "adam" or "sgd".
@@ -230,7 +238,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         n_inducing: int | None = None,
         batch_size: int | None = None,
         n_members: int = 1,
-        calibrate: str | None = None,
+        calibrate: str | None = "loo",
+        augment: bool | str = "auto",
         tol: float | None = None,
         patience: int | None = None,
         optimizer: str = "adam",
@@ -255,6 +264,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self.batch_size = batch_size
         self.n_members = n_members
         self.calibrate = calibrate
+        self.augment = augment
         self.tol = tol
         self.patience = patience
         self.optimizer = optimizer
@@ -272,6 +282,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         check_number("beta", self.beta, low=0, strict=False)
         if self.guide_scale is not None:
             check_number("guide_scale", self.guide_scale, low=0, strict=True)
+        if self.augment not in (_AUTO, True, False):
+            raise OptionError(f"augment={self.augment!r} is not known: use True, False or 'auto'.")
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
@@ -280,7 +292,18 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             return self._fit_sparse(source, data.outputs, seed, callbacks)
         guide = self._fit_guide(data, seed, self.guide_scale)
         options = self._student_options(data, seed, callbacks)
-        return fit_gdkl_classes(data.repeat(self.n_members), guide, options, beta=self.beta)
+        table = self.image_shape_ is None
+        model = fit_gdkl_classes(
+            data.repeat(self.n_members),
+            guide,
+            options,
+            beta=self.beta,
+            rows_a_step=_ROWS_A_STEP if self.batch_size is None and table else self.batch_size,
+            recombined=table if self.augment == _AUTO else bool(self.augment),
+        )
+        if self.calibrate == "loo":
+            model.left_out = guide.left_out()
+        return model
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
@@ -301,7 +324,8 @@ class DKLClassifier(StudentClassifier):
         n_inducing: As for `GDKLClassifier`.
         batch_size: As for `GDKLClassifier`.
         n_members: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`.
+        calibrate: As for `GDKLClassifier`, but None by default, as published; "loo" is by the model's own predictions,
+            whose features have seen every label.
         tol: As for `GDKLClassifier`.
         patience: As for `GDKLClassifier`.
         optimizer: As for `GDKLClassifier`.
@@ -370,7 +394,12 @@ class DKLClassifier(StudentClassifier):
         source = self._in_batches(data, seed, guided=False)
         if source is not None:
             return self._fit_sparse(source, data.outputs, seed, callbacks)
-        return fit_dkl_classes(data.repeat(self.n_members), self._student_options(data, seed, callbacks))
+        data = data.repeat(self.n_members)
+        model = fit_dkl_classes(data, self._student_options(data, seed, callbacks))
+        if self.calibrate == "loo" and isinstance(model.posterior, ExactPosterior):
+            posterior = model.posterior
+            model.left_out = leave_one_out(posterior.factor, posterior.weights, data.label_targets, posterior.noise)
+        return model
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
@@ -384,7 +413,7 @@ class NNGPClassifier(GuidedClassifier):
     Args:
         likelihood: As for `GDKLClassifier`.
         guide: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`.
+        calibrate: As for `GDKLClassifier`, but None by default, as published.
         device: As for `GDKLClassifier`.
         dtype: As for `GDKLClassifier`.
         random_state: Seed of the splits that the scale is chosen by, and of the sampled latents.
@@ -421,7 +450,11 @@ class NNGPClassifier(GuidedClassifier):
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        return fit_nngp_classes(data, self._fit_guide(data, seed))
+        guide = self._fit_guide(data, seed)
+        model = fit_nngp_classes(data, guide)
+        if self.calibrate == "loo":
+            model.left_out = guide.left_out()
+        return model
 
 
 class NNClassifier(StudentClassifier):
@@ -431,7 +464,7 @@ class NNClassifier(StudentClassifier):
         n_iter: Gradient steps on all rows.
         feature_net: As for `GDKLClassifier`; a linear layer from its features to the classes is added.
         n_members: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`.
+        calibrate: "temperature" as for `GDKLClassifier`, or None.
         tol: As for `GDKLClassifier`.
         patience: As for `GDKLClassifier`.
         optimizer: As for `GDKLClassifier`.
@@ -450,6 +483,8 @@ class NNClassifier(StudentClassifier):
         >>> NNClassifier(n_iter=50, random_state=0).fit(X, y).predict_proba(X).shape
         (150, 3)
     """
+
+    _calibrations: ClassVar[tuple[str, ...]] = ("temperature",)
 
     def __init__(
         self,

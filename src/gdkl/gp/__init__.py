@@ -8,11 +8,13 @@ from gdkl.gp.labels import (
     ALPHA_EPSILON,
     ClassLikelihood,
     LabelTargets,
+    LeftOut,
     add_diagonal,
     base_samples,
     class_log_probs,
     condition_on_labels,
     label_targets,
+    leave_one_out,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
@@ -35,6 +37,7 @@ __all__ = [
     "InducingPoints",
     "KernelFunction",
     "LabelTargets",
+    "LeftOut",
     "Marginals",
     "Noise",
     "ScaledKernel",
@@ -50,6 +53,7 @@ __all__ = [
     "evidence_terms",
     "label_targets",
     "leading_rbf",
+    "leave_one_out",
     "members_apart",
     "rbf_kernel",
     "rbf_split_posterior",

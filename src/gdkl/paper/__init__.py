@@ -1,6 +1,6 @@
 """Every table and figure of the paper as a declared experiment with result files and a side-by-side table."""
 
-from gdkl.paper.class_table import classes_table
+from gdkl.paper.class_table import classes_table, standing
 from gdkl.paper.large_tables import cifar_table, large_table
 from gdkl.paper.published import Published, published
 from gdkl.paper.results import check_writable, read_result, write_result
@@ -15,6 +15,7 @@ __all__ = [
     "large_table",
     "published",
     "read_result",
+    "standing",
     "uci_table",
     "write_result",
 ]
