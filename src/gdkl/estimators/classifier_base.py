@@ -135,9 +135,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """Train over the batches that a Dataset or DataLoader yields."""
         if y is not None:
             raise DataError("a Dataset or DataLoader yields its own labels: call fit(loader) without y.")
-        if getattr(self, "inference", "sparse") == "exact" or self.calibrate is not None:
+        if getattr(self, "inference", "sparse") == "exact" or self.calibrate == "temperature":
             raise OptionError(
-                "inference='exact' and calibrate need all rows at once: pass arrays instead of a Dataset or DataLoader."
+                "inference='exact' and calibrate='temperature' need all rows at once: pass arrays, not a Dataset or DataLoader."
             )
         seed = draw_seed(self.random_state)
         loader = as_loader(X, getattr(self, "batch_size", None), seed)
