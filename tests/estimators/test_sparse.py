@@ -236,7 +236,7 @@ def test_a_classifier_takes_a_loader_of_rows_or_images(digits):
     pictures.fit(TensorDataset(images, bright))
     assert pictures.image_shape_ == (1, 6, 6)
     assert pictures.predict_proba(images.numpy()).shape == (40, 2)
-    with pytest.raises(OptionError, match="calibrate need all rows"):
+    with pytest.raises(OptionError, match="calibrate='temperature' need all rows"):
         GDKLClassifier(**FEW, calibrate="temperature").fit(labels)
 
 
