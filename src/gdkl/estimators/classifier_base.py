@@ -137,8 +137,8 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             raise DataError("a Dataset or DataLoader yields its own labels: call fit(loader) without y.")
         if getattr(self, "inference", "sparse") == "exact" or self.calibrate == "temperature":
             raise OptionError(
-                "inference='exact' and calibrate='temperature' need all rows at once: pass arrays instead of a Dataset or "
-                "DataLoader."
+                "inference='exact' and calibrate='temperature' need all rows at once: pass arrays instead of a Dataset "
+                "or DataLoader."
             )
         seed = draw_seed(self.random_state)
         loader = as_loader(X, getattr(self, "batch_size", None), seed)
