@@ -118,10 +118,10 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
     choice is one, and freed memory is kept. Theirs get both one thread and all, and the better counts.
     """
     data = _data(n)
-    threads, halved = threads_for(n), shares_halves(n)
+    threads, use = threads_for(n), use_of_cores(n)
     with ExitStack() as stack:
         spare = None
-        if threads == 1 and not halved:
+        if use == "one":
             spare = stack.enter_context(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)))
         ours, theirs = our_steps(data, spare), their_steps(data)
         if n > MOST_PUBLISHED_ROWS:
@@ -129,7 +129,7 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
         square = torch.randn(500, 500, dtype=torch.float64)
         square = square @ square.T + 500 * torch.eye(500, dtype=torch.float64)
         plain = {**theirs, CHOLESKY: lambda: _cholesky(square)}
-        steps = [(name, step, threads) for name, step in ours.items()]
+        steps = [("gdkl", ours["gdkl"], threads if use == "torch" else 1), ("dkl", ours["dkl"], threads)]
         steps += [(name, step, most) for name, step in plain.items() for most in {1, torch.get_num_threads()}]
         best: dict[str, float] = {}
         for name, step, _ in steps:
@@ -138,21 +138,26 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
                 step()
         for _ in range(rounds):
             for name, step, most in steps:
-                with _threads(most), _as_fits_run(name, halved) if name in ours else nullcontext():
+                with (
+                    _threads(most),
+                    _as_fits_run(use == "halves" and name == "gdkl") if name in ours else nullcontext(),
+                ):
                     best[name] = min(best.get(name, float("inf")), mean_time(step, budget))
     return best
 
 
-def shares_halves(n: int) -> bool:
-    """Whether a fit shares the halves of each guided step by two threads."""
+def use_of_cores(n: int) -> str:
+    """How a fit uses them for a guided step: two threads share its halves, or it is one thread's, or torch's own."""
     data, most = _data(n), torch.get_num_threads()
     with use_of_threads(data, DeepKernelOptions(Schedule(1))) as spare:
-        return most > 1 and spare is None and torch.get_num_threads() == 1
+        if spare is not None:
+            return "one"
+        return "halves" if torch.get_num_threads() < most else "torch"
 
 
 @contextmanager
-def _as_fits_run(name: str, halved: bool) -> Generator[None]:
-    with keep_freed_memory(), one_blas_thread(), shared_by_threads(2 if halved and name == "gdkl" else 1):
+def _as_fits_run(halved: bool) -> Generator[None]:
+    with keep_freed_memory(), one_blas_thread(), shared_by_threads(2 if halved else 1):
         yield
 
 
@@ -192,7 +197,7 @@ def main() -> None:
         known[str(n)] = {name: round(value, 3) for name, value in times.items()}
         g, d, p, e = (times.get(name, float("nan")) for name in ("gdkl", "dkl", PUBLISHED, "gpytorch dkl"))
         print(
-            f"{n:>5} {'halves' if shares_halves(n) else threads_for(n):>7} {g:>8.2f} {d:>8.2f} {p:>9.2f} {e:>8.2f}"
+            f"{n:>5} {use_of_cores(n):>7} {g:>8.2f} {d:>8.2f} {p:>9.2f} {e:>8.2f}"
             f"   {p / g:>14.1f} {e / g:>13.1f} {g / d:>8.2f} {p / cholesky:>41.1f} {e / cholesky:>8.1f}",
             flush=True,
         )
