@@ -199,13 +199,13 @@ class _HalvedStep:
     def _kernel(self, E: Array, first: Array) -> Array:
         """s·exp(−|a − b|² / 2ℓ²) of rows a with the observed rows b, as one power of two, kept clear of underflow."""
         factor, shift = _LOG2_E / self.problem.lengthscale**2, math.log2(self.problem.scale)
-        d = E.shape[1] - 2
+        d = len(E) - 2
         b = np.empty_like(first)
-        np.multiply(first[:, :d], factor, out=b[:, :d])
-        b[:, d] = factor
-        np.multiply(first[:, d], factor, out=b[:, d + 1])
-        b[:, d + 1] += shift
-        K = np.matmul(E, b.T)
+        np.multiply(first[:d], factor, out=b[:d])
+        b[d] = factor
+        np.multiply(first[d], factor, out=b[d + 1])
+        b[d + 1] += shift
+        K = np.matmul(E.T, b)
         torch.from_numpy(K).clamp_(LOWEST_EXPONENT + shift, shift)
         return np.exp2(K, out=K)
 
@@ -214,7 +214,7 @@ class _HalvedStep:
         """Posterior, objective and gradients of some of the held-out rows; Aᵀ and Wᵀ have a row for each."""
         _, targets, p_mean, p_variance, beta, _, scale, noise, _, _ = self.problem
         n1, n2 = self.n1, len(p_mean)
-        K21, E2 = self.K21[start:end], self.E2[start:end]
+        K21, E2 = self.K21[start:end], self.E2[:, start:end]
         p_mean, p_variance = p_mean[start:end], p_variance[start:end]
         A = torch.linalg.solve_triangular(self.L.mT, torch.from_numpy(K21), upper=True, left=False)
         W = torch.linalg.solve_triangular(self.L, A, upper=False, left=False).numpy()
@@ -235,12 +235,8 @@ class _HalvedStep:
         G11 = _lower_product(W, D)
         P21 = _plus_outer(D, -g, self.alpha)
         np.negative(np.multiply(P21, K21, out=P21), out=P21)
-        to_own = self.E1.T @ P21.T
-        a = E2[:, :-2]
-        pull = to_own[:-2].T - to_own[-1][:, None] * a
-        along = float(np.vdot(pull, a))
-        np.multiply(pull, self.problem.lengthscale**-2, out=self.of_features[n1 + start : n1 + end])
-        self.shares[side] = _Share(sum_error, sum_kl, float(of_variance.sum()), along, G11, g @ W, E2.T @ P21)
+        along = self._pull(self.E1 @ P21.T, E2, n1 + start)
+        self.shares[side] = _Share(sum_error, sum_kl, float(of_variance.sum()), along, G11, g @ W, E2 @ P21)
 
     @np.errstate(all="ignore")
     def _pull_observed(self) -> None:
@@ -252,15 +248,19 @@ class _HalvedStep:
         _plus_outer(P11, -(one.Wg + two.Wg), self.alpha)
         self.trace = float(P11.trace())
         np.multiply(P11, self.K11, out=P11)
-        first = self.E1.T @ P11.T
+        first = self.E1 @ P11.T
         first += one.to_first
         first += two.to_first
         self.total = float(first[-1].sum())
-        first += self.E1.T @ P11
-        a = self.E1[:, :-2]
-        pull = first[:-2].T - first[-1][:, None] * a
-        self.along = float(np.vdot(pull, a))
-        np.multiply(pull, self.problem.lengthscale**-2, out=self.of_features[: self.n1])
+        first += self.E1 @ P11
+        self.along = self._pull(first, self.E1, 0)
+
+    def _pull(self, towards: Array, E: Array, start: int) -> float:
+        """Gradient by features, from sums of columns with the sum of weights last; returns it times the features."""
+        a = E[:-2]
+        pull = towards[:-2] - towards[-1] * a
+        np.multiply(pull.T, self.problem.lengthscale**-2, out=self.of_features[start : start + E.shape[1]])
+        return float(np.vdot(pull, a))
 
     @np.errstate(all="ignore")
     def _backward(self, start: int, end: int) -> None:
@@ -294,13 +294,12 @@ def _factor(C: Array, name: str) -> Tensor:
 
 
 def _extended(x: Array, centre: Array) -> Array:
-    """Rows from a centre, then minus half their squared lengths, then one: two of them multiply to −½|a − b|²."""
+    """Columns a from a centre, then minus half their squared lengths, then one: two multiply to −½|a − b|²."""
     d = x.shape[1]
-    E = np.empty((len(x), d + 2), x.dtype)
-    a = np.subtract(x, centre, out=E[:, :d])
-    np.einsum("ij,ij->i", a, a, out=E[:, d])
-    E[:, d] *= -0.5
-    E[:, d + 1] = 1
+    E = np.empty((d + 2, len(x)), x.dtype)
+    a = np.subtract(x.T, centre[:, None], out=E[:d])
+    np.multiply(np.square(a).sum(axis=0), -0.5, out=E[d])
+    E[d + 1] = 1
     return E
 
 
