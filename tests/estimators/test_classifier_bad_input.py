@@ -78,7 +78,9 @@ BAD_OPTIONS = {
     "n_iter": (0, "n_iter=0.*at least 1"),
     "n_members": (0, "n_members=0"),
     "likelihood": ("softmax", "likelihood='softmax'.*dirichlet, gaussian"),
-    "calibrate": ("platt", "calibrate='platt'.*temperature"),
+    "calibrate": ("platt", "calibrate='platt'.*'temperature' or 'loo'"),
+    "batch_size": (1, "batch_size=1.*at least 2"),
+    "augment": ("mixup", "augment='mixup'.*True, False or 'auto'"),
     "optimizer": ("lion", "optimizer='lion'.*adam, sgd"),
     "momentum": (1.0, "momentum=1.0.*below 1"),
     "guide": ("best", "guide='best'.*'auto'"),
@@ -102,6 +104,11 @@ def test_bad_options(option):
         GDKLClassifier(**{"n_iter": 5, option: value}).fit(X, Y)
     assert isinstance(caught.value, ValueError)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_network_has_no_answer_without_one_row():
+    with pytest.raises(GdklError, match="calibrate='loo' is not known here: use None or 'temperature'"):
+        MAKERS["nn"](calibrate="loo").fit(X, Y)
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,9 @@ def test_probabilities_follow_from_the_latents_by_the_samples(name):
     p = model.predict_distribution(X[45:])
     base = base_samples(1024, 3, model.sampling_seed_).numpy()
     f = p.latent_mean[None] + np.sqrt(p.latent_variance)[None] * base[:, None, :]
-    np.testing.assert_allclose(p.probs, np.exp(log_softmax(f, axis=-1)).mean(axis=0), rtol=1e-9)
+    log_probs = np.log(np.exp(log_softmax(f, axis=-1)).mean(axis=0))
+    expected = np.exp(log_softmax(log_probs / model.temperature_, axis=-1))
+    np.testing.assert_allclose(p.probs, expected, rtol=1e-9)
 
 
 def test_an_nngp_is_the_dense_computation():
@@ -151,7 +153,7 @@ def test_beta_weighs_the_guide():
 @PROCESSES
 def test_classification_as_regression(name):
     X, y = table(80)
-    model = MAKERS[name](likelihood="gaussian").fit(X[:60], y[:60])
+    model = MAKERS[name](likelihood="gaussian", calibrate=None).fit(X[:60], y[:60])
     p = model.predict_distribution(X[60:])
     assert (p.mode == y[60:]).mean() > 0.8
     noise = model.model_.noise[0].numpy()
@@ -171,6 +173,42 @@ def test_a_temperature_changes_confidence_and_no_label(name):
     np.testing.assert_array_equal(plain.predict(X), warm.predict(X))
     expected = log_softmax(plain.predict_log_proba(X) / warm.temperature_, axis=1)
     np.testing.assert_allclose(warm.predict_log_proba(X), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gdkl", "dkl", "nngp"])
+def test_a_temperature_by_leave_one_out_changes_confidence_and_no_label(name):
+    X, y = table(90, classes=3, seed=3)
+    plain, sharp = (MAKERS[name](calibrate=c).fit(X[:60], y[:60]) for c in (None, "loo"))
+    assert plain.temperature_ == 1.0
+    assert sharp.temperature_ != 1.0
+    # Beliefs about the training rows have done their work.
+    assert sharp.model_.left_out is None
+    np.testing.assert_array_equal(plain.predict(X), sharp.predict(X))
+    expected = log_softmax(plain.predict_log_proba(X) / sharp.temperature_, axis=1)
+    np.testing.assert_allclose(sharp.predict_log_proba(X), expected, atol=1e-9)
+
+
+def test_gdkl_takes_the_temperature_of_its_guide():
+    X, y = table(60, classes=3, seed=3)
+    student, guide = (MAKERS[name](calibrate="loo").fit(X, y) for name in ("gdkl", "nngp"))
+    assert student.temperature_ == guide.temperature_
+    # Separable classes: the guide is less sure than it could be.
+    assert guide.temperature_ < 1
+
+
+def test_more_rows_than_a_step_takes():
+    X, y = table(120, classes=3, seed=1)
+    few, enough, everything = (MAKERS["gdkl"](batch_size=size).fit(X[:90], y[:90]) for size in (30, 90, None))
+    assert few.score(X[90:], y[90:]) > 0.8
+    assert not np.allclose(few.predict_proba(X), everything.predict_proba(X), atol=1e-3)
+    np.testing.assert_array_equal(enough.predict_proba(X), everything.predict_proba(X))
+
+
+def test_recombined_rows_are_for_tables_unless_asked_for():
+    X, y = table(40)
+    default, with_them, without = (MAKERS["gdkl"](augment=a).fit(X, y) for a in ("auto", True, False))
+    np.testing.assert_array_equal(default.predict_proba(X), with_them.predict_proba(X))
+    assert not np.allclose(default.predict_proba(X), without.predict_proba(X), atol=1e-3)
 
 
 def test_a_temperature_mends_an_overconfident_network():
@@ -218,7 +256,7 @@ def test_an_ensemble_is_the_mean_of_its_members(name):
     if name == "nngp":
         pytest.skip("an NNGP has nothing random to make members of")
     X, y = table(50)
-    model = MAKERS[name](n_members=3).fit(X[:40], y[:40])
+    model = MAKERS[name](n_members=3, calibrate=None).fit(X[:40], y[:40])
     latents = model.model_.marginals(model._scaled_rows(X[40:]))
     assert latents.mean.shape == (3, 3, 10)
     assert float(latents.mean.std(dim=0).min()) > 0

@@ -57,6 +57,39 @@ def test_split_posteriors_are_the_textbook_ones_without_the_labels_noise():
                 np.testing.assert_allclose(p.variance[s, m, c], np.diag(covariance), atol=1e-8)
 
 
+def test_further_rows_have_beliefs_and_no_labels():
+    x, _, guide = _guide()
+    more = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    wider = guide.with_rows(torch.cat([x, more], dim=1))
+    one, two = torch.arange(20), torch.cat([torch.arange(20, 40), torch.arange(40, 46)])
+    p = wider.posterior(Split(one[None], two[None]))
+    K = float(guide.scale) * guide.kernel.gram(torch.cat([x, more], dim=1))[0].numpy() / float(guide.normaliser)
+    for c in range(3):
+        mean, covariance = dense.posterior(
+            K[np.ix_(one, one)],
+            K[np.ix_(two, one)],
+            K[np.ix_(two, two)],
+            guide.targets.values[0, c, one].numpy(),
+            float(guide.noise),
+        )
+        np.testing.assert_allclose(p.mean[0, c], mean, atol=1e-8)
+        np.testing.assert_allclose(p.variance[0, c], np.diag(covariance), atol=1e-8)
+
+
+def test_left_out_rows_are_predicted_at_the_guides_own_scale():
+    _, _, guide = _guide()
+    latents = guide.left_out().latents
+    K = float(guide.own_scale) * guide.gram[0].numpy()
+    others = np.arange(1, 40)
+    for c in range(3):
+        noise = np.diag(float(guide.label_share) * guide.targets.noise[0, c].numpy() + float(guide.noise))
+        inverse = np.linalg.inv((K + noise)[np.ix_(others, others)])
+        mean = K[0, others] @ inverse @ guide.targets.values[0, c, others].numpy()
+        np.testing.assert_allclose(latents.mean[0, c, 0], mean, atol=1e-8)
+        variance = K[0, 0] - K[0, others] @ inverse @ K[others, 0]
+        np.testing.assert_allclose(latents.variance[0, c, 0], variance, atol=1e-8)
+
+
 def test_the_predictor_carries_both_noises_at_its_own_scale():
     x, _, guide = _guide()
     mean, variance = guide.predictor(x).marginals(x[:, :5])

@@ -12,9 +12,9 @@ import dense
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import as_kernel_function, fit_class_guide
 from gdkl.infinite import mlp
-from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes
+from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes, fit_gdkl_classes
 from gdkl.methods.deep_kernel import build_deep_kernel
-from gdkl.methods.gdkl_classes import start_from
+from gdkl.methods.gdkl_classes import recombine, start_from
 from gdkl.nets import MLP
 from gdkl.training import Schedule
 
@@ -85,3 +85,27 @@ def test_a_guided_student_starts_from_its_guides_scale():
     model = build_deep_kernel(data, _options(_shrunk))
     start_from(model, data, guide.scale)
     torch.testing.assert_close(model.kernel.kernel.outputscale.detach(), guide.scale.expand(1, 3))
+
+
+def test_recombined_rows_take_every_column_from_one_of_two_rows():
+    rows = torch.arange(60, dtype=torch.float64).reshape(2, 10, 3)
+    new = recombine(rows, 200, seed=0)
+    assert new.shape == (2, 200, 3)
+    for member in range(2):
+        for column in range(3):
+            assert set(new[member, :, column].tolist()) == set(rows[member, :, column].tolist())
+        sources = ((new[member] - 30 * member) // 3).long()
+        kinds = [len(set(row.tolist())) for row in sources]
+        assert set(kinds) == {1, 2}
+    assert torch.equal(new, recombine(rows, 200, seed=0))
+    assert not torch.equal(new, recombine(rows, 200, seed=1))
+
+
+def test_the_kl_counts_recombined_rows_and_the_labels_do_not():
+    data = _data()
+    guide = fit_class_guide(as_kernel_function(mlp(1)), data.rows, data.labels, 3)
+    options = replace(_options(lambda columns: MLP(columns, (8, 4))), seed=7)
+    plain, more = (fit_gdkl_classes(data, guide, options, recombined=flag).history[0] for flag in (False, True))
+    # The first split differs in nothing but the rows that were added to its held-out half.
+    assert more["ell"] == pytest.approx(plain["ell"], rel=1e-9)
+    assert more["kl"] != pytest.approx(plain["kl"], rel=1e-3)

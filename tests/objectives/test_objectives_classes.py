@@ -57,6 +57,14 @@ def test_guided_is_its_terms_and_the_kl_is_a_mean_over_classes():
     torch.testing.assert_close(objective.value, objective.terms["ell"] + 2 * objective.terms["kl"])
 
 
+def test_rows_without_a_label_count_in_the_kl_alone():
+    mean, variance, labels, base = _case()
+    q, p = Marginals(mean, variance), Marginals(0 * mean, 1 + 0 * variance)
+    objective = guided_classes(q, p, labels[:, :3], base, beta=2.0)
+    torch.testing.assert_close(objective.terms["kl"], gaussian_kl(q, p).mean(dim=(1, 2)))
+    torch.testing.assert_close(objective.terms["ell"], -_plain(mean, variance, labels, base)[:, :3].mean(dim=1))
+
+
 def test_cross_entropy_of_indifference_is_log_classes():
     value = cross_entropy(torch.zeros(2, 5, 3), torch.zeros(2, 3).long()).value
     torch.testing.assert_close(value, torch.full((2,), math.log(5)))

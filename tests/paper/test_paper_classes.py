@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from gdkl import NNGPClassifier, metrics
 from gdkl.cli.app import app
 from gdkl.numerics import OptionError
-from gdkl.paper import classes, classes_table
+from gdkl.paper import classes, classes_table, standing
 
 CPU = torch.device("cpu")
 
@@ -69,6 +69,13 @@ def test_the_table_has_means_and_standard_errors():
     assert "90.0 ± 0.0" in text
 
 
+def test_the_standing_is_by_split_and_against_the_best_other():
+    results = [_result("gdkl", [0.1, 0.3]), _result("nn", [0.4, 0.4]), _result("dkl", [0.1, 0.2])]
+    assert standing(results) == ["wine 20%: gdkl is 0.050 ± 0.050 behind dkl in NLL, by split."]
+    assert standing(results, "dkl") == ["wine 20%: dkl is 0.050 ± 0.050 better than gdkl in NLL, by split."]
+    assert standing(results[:1]) == []
+
+
 def test_the_command_keeps_what_is_there(tmp_path):
     words = ["reproduce", "classes", "--datasets", "wine", "--methods", "nngp", "--seeds", "2", "--device", "cpu"]
     first, second = (CliRunner().invoke(app, [*words, "--output", str(tmp_path)]) for _ in range(2))
@@ -78,6 +85,12 @@ def test_the_command_keeps_what_is_there(tmp_path):
     assert "kept" not in first.stderr
     assert second.stderr.count("kept") == 2
     assert "Classification" in second.stdout
+    path = tmp_path / "classification" / "wine-20-nngp.json"
+    old = json.loads(path.read_text())
+    assert old["options"]["calibrate"] is None
+    path.write_text(json.dumps(old | {"options": old["options"] | {"calibrate": "loo"}}))
+    third = CliRunner().invoke(app, [*words, "--output", str(tmp_path)])
+    assert third.stderr.count("kept") == 1
     wrong = CliRunner().invoke(app, [*words[:3], "boston"])
     assert wrong.exit_code == 2
     assert "unknown dataset boston: use digits" in wrong.stderr

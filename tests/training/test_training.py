@@ -229,6 +229,21 @@ def test_splits_are_halves_that_share_nothing_and_miss_nothing(n, members, seed)
     assert split.observed.shape[-1] == n // 2
 
 
+def test_splits_of_some_rows_with_further_ones():
+    split = SplitSampler(20, 2, 0, most=7, further=5).draw(50)
+    assert split.observed.shape == (50, 2, 3)
+    assert split.held_out.shape == (50, 2, 8)
+    drawn, further = split.held_out.split(4, dim=-1)
+    own = torch.cat([split.observed, drawn], dim=-1)
+    assert own.unique().tolist() == list(range(20))
+    assert all(len(set(rows.tolist())) == 7 for rows in own.flatten(0, 1))
+    assert further.unique().tolist() == list(range(20, 25))
+    # Rows that are there anyway are split as ever.
+    plain, wide = SplitSampler(9, 1, 3).draw(4), SplitSampler(9, 1, 3, most=100).draw(4)
+    assert torch.equal(plain.observed, wide.observed)
+    assert torch.equal(plain.held_out, wide.held_out)
+
+
 @given(seed=st.integers(0, 2**16), n=st.integers(2, 30), classes=st.integers(1, 5))
 def test_halves_have_as_many_rows_of_each_class(seed, n, classes):
     labels = torch.randint(classes, (2, n), generator=torch.Generator().manual_seed(seed))

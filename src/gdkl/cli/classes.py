@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from gdkl.cli.failures import PIPE_WIDTH, say
-from gdkl.paper import check_writable, classes, classes_table, read_result, write_result
+from gdkl.paper import check_writable, classes, classes_table, read_result, standing, write_result
 
 
 def reproduce_classes(
@@ -33,7 +33,8 @@ def reproduce_classes(
             settings = replace(protocol, part=part)
             for method in methods:
                 path = folder / f"{name}-{round(100 * part)}-{method}.json"
-                if path.exists() and (found := read_result(path)).get("protocol") == asdict(settings):
+                found = read_result(path) if path.exists() else {}
+                if found.get("protocol") == asdict(settings) and _of_today(found, settings):
                     say(f"{name} {part:.0%} {method}: kept from {path}")
                     results.append(found)
                     continue
@@ -43,4 +44,13 @@ def reproduce_classes(
                 results.append(result)
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(classes_table(results))
+    for line in standing(results):
+        console.print(line, highlight=False)
     console.print(f"Result files: {folder}")
+
+
+def _of_today(result: Mapping[str, Any], settings: classes.Protocol) -> bool:
+    """Whether a result has the options that its method has now; one without a word of them counts as if it had."""
+    if "options" not in result:
+        return True
+    return result["options"] == classes.current_options(result["dataset"], classes.Method(result["method"]), settings)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from sklearn.base import ClassifierMixin
 from torch import Tensor
 
@@ -24,8 +23,9 @@ from gdkl.estimators.class_inputs import (
     read_table,
 )
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
+from gdkl.estimators.temperature import best_temperature
 from gdkl.estimators.validation import check_number, check_row_count, refuse_fit_options
-from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
+from gdkl.gp import ClassLikelihood, LeftOut, base_samples, class_log_probs
 from gdkl.methods import ClassData, FittedModel, FittedNetwork
 from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
 from gdkl.predictive import ClassPredictive, FloatArray
@@ -37,7 +37,8 @@ PREDICTION_SAMPLES = 1024
 _IMAGES_AT_A_TIME = 512
 #: Part of each class's rows that a temperature is fitted on.
 _HELD_OUT = 0.2
-_LARGEST_LOG_TEMPERATURE = 4.0
+#: How far from one a temperature by leave-one-out is expected to be: the deviation of its logarithm.
+_LEFT_OUT_SPREAD = 0.5
 
 AnyModel = FittedModel | FittedNetwork
 
@@ -55,6 +56,8 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
     """
 
     calibrate: str | None
+    #: Words that ``calibrate`` takes.
+    _calibrations: ClassVar[tuple[str, ...]] = ("temperature", "loo")
 
     model_: AnyModel
     scaler_: TableScaler | ImageScaler
@@ -93,7 +96,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         refuse_fit_options(unsupported)
         check_number("verbose", self.verbose, low=0, strict=False, integer=True, boolean=True)
         self._check_options()
-        _check_calibration(self.calibrate)
+        _check_calibration(self.calibrate, self._calibrations)
         device = resolve_device(self.device)
         scaler, rows = self._read_training_rows(X)
         classes, labels = check_labels(self, y, len(rows))
@@ -120,7 +123,11 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             temperature, model = 1.0, None
             if self.calibrate == "temperature":
                 temperature, model = self._fit_temperature(data, seed, callbacks)
-            return temperature, model or self._fit_model(data, seed, callbacks)
+            model = model or self._fit_model(data, seed, callbacks)
+            if isinstance(model, FittedModel) and model.left_out is not None:
+                temperature = self._left_out_temperature(model.left_out, data.labels[0], seed)
+                model.left_out = None
+            return temperature, model
         except DataError as error:
             if self.image_shape_ is not None or not str(error).startswith("feature_net failed"):
                 raise
@@ -157,16 +164,16 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         check_row_count(len(kept))
         model = self._fit_model(_rows_of(data, kept), seed, callbacks)
         log_probs = self._log_probs(model, data.rows[:, held_out], seed).mean(dim=0)
-        labels = data.labels[:, held_out].to(log_probs.device)
-
-        def held_out_loss(log_temperature: float) -> float:
-            scaled = torch.log_softmax(log_probs * math.exp(-log_temperature), dim=0)
-            return -float(scaled.gather(0, labels).mean())
-
-        bounds = (-_LARGEST_LOG_TEMPERATURE, _LARGEST_LOG_TEMPERATURE)
-        found: Any = minimize_scalar(held_out_loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+        labels = data.labels[0, held_out].to(log_probs.device)
         interrupted = model.outcome is not None and model.outcome.interrupted
-        return math.exp(float(found.x)), model if interrupted else None
+        return best_temperature(log_probs, labels), model if interrupted else None
+
+    def _left_out_temperature(self, left_out: LeftOut, labels: Tensor, seed: int) -> float:
+        """The temperature that suits each training row's label, predicted from all others."""
+        latents, noise = left_out
+        base = base_samples(PREDICTION_SAMPLES, latents.mean.shape[1], seed)
+        log_probs = _mixture(class_log_probs(latents, self._likelihood, noise.to(latents.mean), base))[0]
+        return best_temperature(log_probs, labels, spread=_LEFT_OUT_SPREAD)
 
     def _adopt(
         self, model: AnyModel, scaler: TableScaler | ImageScaler, sampling_seed: int, temperature: float
@@ -266,6 +273,7 @@ def _rows_of(data: ClassData, rows: NDArray[np.int64]) -> ClassData:
     )
 
 
-def _check_calibration(calibrate: Any) -> None:
-    if calibrate not in (None, "temperature"):
-        raise OptionError(f"calibrate={calibrate!r} is not known: use None or 'temperature'.")
+def _check_calibration(calibrate: Any, words: tuple[str, ...]) -> None:
+    if calibrate is not None and calibrate not in words:
+        known = " or ".join(repr(word) for word in words)
+        raise OptionError(f"calibrate={calibrate!r} is not known here: use None or {known}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 from gpytorch.kernels import Kernel
@@ -13,7 +13,7 @@ from gdkl.estimators.classifier_base import ClassifierBase
 from gdkl.estimators.parts import FeatureNet, guide_kernel, image_network_builder, network_builder
 from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
-from gdkl.gp import ClassLikelihood, KernelFunction
+from gdkl.gp import ClassLikelihood, KernelFunction, leave_one_out
 from gdkl.guide import (
     ClassGuide,
     GuideKernel,
@@ -39,6 +39,9 @@ from gdkl.training import Callback, StepReport
 
 _OPTIMISERS = ("adam", "sgd")
 _AUTO = "auto"
+
+#: Rows of a table that take part in a step of guided training: more make a step of many classes slow, and no better.
+_ROWS_A_STEP = 256
 
 
 class StudentClassifier(StudentOptions, ClassifierBase):
@@ -161,8 +164,14 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
         inference: "exact", or "auto" to let the library decide (exact is what there is).
         n_members: Members of a deep ensemble that shares one guide; probabilities are their mean.
-        calibrate: "temperature" divides log probabilities by a temperature that suits a held-out fifth of the rows; the
-            model itself is then fitted to all of them, so that labels stay as they are. It doubles the time.
+        calibrate: "loo" divides log probabilities by a temperature at which the guide alone suits the label of each row
+            given those of all others. The guide has learned no features from the labels, so that this is honest, and
+            it costs a step or two. "temperature" takes one that suits a held-out fifth of the rows; the model itself
+            is then fitted to all of them. It doubles the time. None leaves probabilities as they are. Labels are
+            the same in any case.
+        batch_size: Rows that take part in a step, half of them observed; "auto" for 256 (for images all), None for all.
+        augment: Whether the student follows its guide also on rows put together from two training rows, column by
+            column, which takes no labels; "auto" for tables only.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
         patience: See ``tol``.
         optimizer: "adam" or "sgd".
@@ -199,7 +208,9 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         base_kernel: Kernel | None = None,
         inference: str = "auto",
         n_members: int = 1,
-        calibrate: str | None = None,
+        calibrate: str | None = "loo",
+        batch_size: int | str | None = "auto",
+        augment: bool | str = "auto",
         tol: float | None = None,
         patience: int | None = None,
         optimizer: str = "adam",
@@ -222,6 +233,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self.inference = inference
         self.n_members = n_members
         self.calibrate = calibrate
+        self.batch_size = batch_size
+        self.augment = augment
         self.tol = tol
         self.patience = patience
         self.optimizer = optimizer
@@ -239,12 +252,28 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         check_number("beta", self.beta, low=0, strict=False)
         if self.guide_scale is not None:
             check_number("guide_scale", self.guide_scale, low=0, strict=True)
+        if self.batch_size is not None and self.batch_size != _AUTO:
+            check_number("batch_size", self.batch_size, low=2, strict=False, integer=True)
+        if self.augment not in (_AUTO, True, False):
+            raise OptionError(f"augment={self.augment!r} is not known: use True, False or 'auto'.")
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         guide = self._fit_guide(data, seed, self.guide_scale)
         options = self._student_options(data, seed, callbacks)
-        return fit_gdkl_classes(data.repeat(self.n_members), guide, options, beta=self.beta)
+        table = self.image_shape_ is None
+        batch_size = (_ROWS_A_STEP if table else None) if self.batch_size == _AUTO else self.batch_size
+        model = fit_gdkl_classes(
+            data.repeat(self.n_members),
+            guide,
+            options,
+            beta=self.beta,
+            rows_a_step=None if batch_size is None else int(batch_size),
+            recombined=table if self.augment == _AUTO else bool(self.augment),
+        )
+        if self.calibrate == "loo":
+            model.left_out = guide.left_out()
+        return model
 
 
 class DKLClassifier(StudentClassifier):
@@ -257,7 +286,8 @@ class DKLClassifier(StudentClassifier):
         base_kernel: As for `GDKLClassifier`.
         inference: As for `GDKLClassifier`.
         n_members: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`.
+        calibrate: As for `GDKLClassifier`, but None by default, as published; "loo" is by the model's own predictions,
+            whose features have seen every label.
         tol: As for `GDKLClassifier`.
         patience: As for `GDKLClassifier`.
         optimizer: As for `GDKLClassifier`.
@@ -319,7 +349,12 @@ class DKLClassifier(StudentClassifier):
         self.callbacks = callbacks
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        return fit_dkl_classes(data.repeat(self.n_members), self._student_options(data, seed, callbacks))
+        data = data.repeat(self.n_members)
+        model = fit_dkl_classes(data, self._student_options(data, seed, callbacks))
+        if self.calibrate == "loo":
+            posterior = model.posterior
+            model.left_out = leave_one_out(posterior.factor, posterior.weights, data.label_targets, posterior.noise)
+        return model
 
 
 class NNGPClassifier(GuidedClassifier):
@@ -328,7 +363,7 @@ class NNGPClassifier(GuidedClassifier):
     Args:
         likelihood: As for `GDKLClassifier`.
         guide: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`.
+        calibrate: As for `GDKLClassifier`, but None by default, as published.
         device: As for `GDKLClassifier`.
         dtype: As for `GDKLClassifier`.
         random_state: Seed of the splits that the scale is chosen by, and of the sampled latents.
@@ -365,7 +400,11 @@ class NNGPClassifier(GuidedClassifier):
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        return fit_nngp_classes(data, self._fit_guide(data, seed))
+        guide = self._fit_guide(data, seed)
+        model = fit_nngp_classes(data, guide)
+        if self.calibrate == "loo":
+            model.left_out = guide.left_out()
+        return model
 
 
 class NNClassifier(StudentClassifier):
@@ -375,7 +414,7 @@ class NNClassifier(StudentClassifier):
         n_iter: Gradient steps on all rows.
         feature_net: As for `GDKLClassifier`; a linear layer from its features to the classes is added.
         n_members: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`.
+        calibrate: "temperature" as for `GDKLClassifier`, or None.
         tol: As for `GDKLClassifier`.
         patience: As for `GDKLClassifier`.
         optimizer: As for `GDKLClassifier`.
@@ -394,6 +433,8 @@ class NNClassifier(StudentClassifier):
         >>> NNClassifier(n_iter=50, random_state=0).fit(X, y).predict_proba(X).shape
         (150, 3)
     """
+
+    _calibrations: ClassVar[tuple[str, ...]] = ("temperature",)
 
     def __init__(
         self,

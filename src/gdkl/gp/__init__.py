@@ -7,11 +7,13 @@ from gdkl.gp.labels import (
     ALPHA_EPSILON,
     ClassLikelihood,
     LabelTargets,
+    LeftOut,
     add_diagonal,
     base_samples,
     class_log_probs,
     condition_on_labels,
     label_targets,
+    leave_one_out,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import LOWEST_EXPONENT, leading_rbf, scaled_rbf, squared_distances
@@ -34,6 +36,7 @@ __all__ = [
     "GPyTorchKernel",
     "KernelFunction",
     "LabelTargets",
+    "LeftOut",
     "Marginals",
     "Noise",
     "ScaledKernel",
@@ -47,6 +50,7 @@ __all__ = [
     "evidence_terms",
     "label_targets",
     "leading_rbf",
+    "leave_one_out",
     "members_apart",
     "rbf_kernel",
     "rbf_split_posterior",

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.quasirandom import SobolEngine
 
-from gdkl.gp.conditioning import Marginals, add_noise
+from gdkl.gp.conditioning import Marginals, add_noise, floor_variance
 from gdkl.gp.exact import ExactPosterior
 from gdkl.gp.kernels import KernelFunction
 from gdkl.numerics import cholesky, map_rows, rows_per_chunk, tensor_bytes
@@ -98,6 +98,37 @@ def condition_on_labels(
     return ExactPosterior(
         kernel, features.detach().contiguous(), noise.detach(), factor.contiguous(), weights.contiguous()
     )
+
+
+class LeftOut(NamedTuple):
+    """Beliefs about each training row given the labels of all others.
+
+    Attributes:
+        latents: Marginals of the latent functions, ``(members, classes, n)``.
+        noise: Learned noise, ``(members, classes)``.
+    """
+
+    latents: Marginals
+    noise: Tensor
+
+
+@torch.no_grad()
+def leave_one_out(factor: Tensor, weights: Tensor, targets: LabelTargets, noise: Tensor) -> LeftOut:
+    """Predict every training row from all others at the price of one inverse.
+
+    With C the matrix that was factored, noises on its diagonal, and α = C⁻¹ỹ, a target that is left out has mean
+    ỹ − α / diag(C⁻¹) and variance 1 / diag(C⁻¹), its own noise included. What the kernel has learned from the labels
+    it keeps: of a deep kernel this is too good to be true.
+
+    Args:
+        factor: Of C, as in an `ExactPosterior`, ``(members, classes, n, n)``.
+        weights: α, ``(members, classes, n)``.
+        targets: What was conditioned on, ``(members, classes, n)`` each.
+        noise: Learned noise, ``(members, classes)``.
+    """
+    with_noise = torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1).reciprocal()
+    variance = with_noise - targets.noise - noise.unsqueeze(-1)
+    return LeftOut(Marginals(targets.values - weights * with_noise, floor_variance(variance, with_noise)), noise)
 
 
 def base_samples(count: int, n_classes: int, seed: int) -> Tensor:

@@ -9,7 +9,7 @@ decide how much of the labels' own variances a prediction carries. docs/method.m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from gdkl.gp import (
     ExactPosterior,
     KernelFunction,
     LabelTargets,
+    LeftOut,
     Marginals,
     ScaledKernel,
     Split,
@@ -27,6 +28,7 @@ from gdkl.gp import (
     class_log_probs,
     condition_on_labels,
     label_targets,
+    leave_one_out,
     take_targets,
 )
 from gdkl.gp.conditioning import floor_variance
@@ -105,6 +107,34 @@ class ClassGuide:
         mean = V.mT @ A
         variance = floor_variance(k22 - A.square().sum(dim=-2), k22)
         return Marginals(mean, (self.scale[..., None] * variance).unsqueeze(-2).expand_as(mean))
+
+    @torch.no_grad()
+    def with_rows(self, rows: Tensor) -> ClassGuide:
+        """The same guide, which can be asked about further rows too, though it has no labels of theirs.
+
+        Args:
+            rows: The training rows and after them the further ones, ``(members, n + more, d)``.
+        """
+        members, count, _ = rows.shape
+        require_memory(
+            4 * members * tensor_bytes(count, count, dtype=self.gram.dtype),
+            what=f"the guide's kernel matrix of {count} rows",
+            remedy="Train on fewer rows, or without further ones.",
+            device=rows.device,
+        )
+        return replace(self, gram=self.kernel.gram(rows).to(self.gram) / self.normaliser[..., None, None])
+
+    @torch.no_grad()
+    def left_out(self) -> LeftOut:
+        """What the guide alone, at its own best scale, believes about each training row given the others' labels."""
+        targets = self.targets.share(self.label_share)
+        noise = self.noise.unsqueeze(-1).expand(targets.values.shape[:-1])
+        K = (self.own_scale[:, None, None] * self.gram).unsqueeze(-3) + torch.diag_embed(
+            targets.noise + noise[..., None]
+        )
+        factor = cholesky(K, name=_MATRIX_NAME)
+        weights = torch.cholesky_solve(targets.values.unsqueeze(-1), factor).squeeze(-1)
+        return leave_one_out(factor, weights, targets, noise)
 
     def bytes_per_split(self) -> int:
         """Peak memory that `posterior` takes for one split of all members."""

@@ -45,39 +45,45 @@ class Cost:
     bytes: int
 
 
-def exact_cost(data: TrainingData, n_iter: int, *, guided: bool) -> Cost:
+def exact_cost(data: TrainingData, n_iter: int, *, guided: bool, rows_a_step: int | None = None) -> Cost:
     """Estimate exact training from the speed that this device shows in a short trial.
 
     Args:
         data: What is trained on.
         n_iter: Number of steps.
         guided: Whether each step conditions one half on the other, or takes the evidence of all rows.
+        rows_a_step: Rows that a step sees; None for all.
     """
     device = data.rows.device
-    work = _work(data, guided)
-    rate = _operations_per_second(str(device), data.targets.dtype, threads_for(data.n) if device.type == "cpu" else 0)
+    rows = data.n if rows_a_step is None else rows_a_step
+    work = _work(data, rows, guided)
+    rate = _operations_per_second(str(device), data.targets.dtype, threads_for(rows) if device.type == "cpu" else 0)
     step = work / rate + _OVERHEAD_SECONDS.get(device.type, 6e-3)
-    return Cost(n_iter * step, _bytes(data, guided))
+    return Cost(n_iter * step, _bytes(data, rows, guided))
 
 
-def check_cost(data: TrainingData, n_iter: int, *, guided: bool, more_bytes: int = 0) -> None:
+def check_cost(
+    data: TrainingData, n_iter: int, *, guided: bool, rows_a_step: int | None = None, more_bytes: int = 0
+) -> None:
     """Refuse exact training that does not fit in memory, and tell of one that will take long.
 
     Args:
         data: What is trained on.
         n_iter: Number of steps.
         guided: As for `exact_cost`.
+        rows_a_step: As for `exact_cost`.
         more_bytes: What else a step holds.
 
     Raises:
         MemoryLimitError: If a step needs more memory than there is.
     """
     device = data.rows.device
-    needed = _bytes(data, guided) + more_bytes
+    rows = data.n if rows_a_step is None else rows_a_step
+    needed = _bytes(data, rows, guided) + more_bytes
     require_memory(needed, what=f"exact training on {data.n} rows", remedy="Train on fewer rows.", device=device)
-    if _work(data, guided) * n_iter < _SLOWEST_RATE * _LONG_SECONDS:
+    if _work(data, rows, guided) * n_iter < _SLOWEST_RATE * _LONG_SECONDS:
         return
-    cost = exact_cost(data, n_iter, guided=guided)
+    cost = exact_cost(data, n_iter, guided=guided, rows_a_step=rows)
     if cost.seconds > _LONG_SECONDS:
         warnings.warn(
             f"exact training on {data.n} rows for {n_iter} steps will take about {cost.seconds / 60:.0f} minutes and "
@@ -88,15 +94,15 @@ def check_cost(data: TrainingData, n_iter: int, *, guided: bool, more_bytes: int
         )
 
 
-def _work(data: TrainingData, guided: bool) -> float:
+def _work(data: TrainingData, rows: int, guided: bool) -> float:
     """Floating-point operations of a step."""
-    return (_GUIDED_WORK if guided else _EVIDENCE_WORK) * (data.n / 2) ** 3 * data.members * data.outputs
+    return (_GUIDED_WORK if guided else _EVIDENCE_WORK) * (rows / 2) ** 3 * data.members * data.outputs
 
 
-def _bytes(data: TrainingData, guided: bool) -> int:
+def _bytes(data: TrainingData, rows: int, guided: bool) -> int:
     """Peak memory of a step."""
-    rows, count = (data.n // 2 + 1, _GUIDED_MATRICES) if guided else (data.n, _EVIDENCE_MATRICES)
-    return matrix_bytes(data, rows, count)
+    size, count = (rows // 2 + 1, _GUIDED_MATRICES) if guided else (rows, _EVIDENCE_MATRICES)
+    return matrix_bytes(data, size, count)
 
 
 def matrix_bytes(data: TrainingData, rows: int, count: int) -> int:

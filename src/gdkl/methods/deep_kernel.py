@@ -108,12 +108,24 @@ class DeepKernel(nn.Module):
 
         The network sees all rows once; only K₁₁, K₂₁ and a diagonal are formed.
         """
-        order, n1 = torch.cat(split, dim=-1), split.observed.shape[-1]
-        targets, noise = take_targets(data.targets, order), self.noise()
+        noise = self.noise()
+        q = self.marginals(data.rows, data.targets, split, noise)
+        return HeldOut(q, take_targets(data.targets, split.held_out), noise)
+
+    def marginals(self, rows: Tensor, targets: Tensor, split: Split, noise: Tensor) -> Marginals:
+        """The same beliefs where some of the held-out rows may have no targets.
+
+        Args:
+            rows: All rows, those with targets first, ``(members, n + more, d)``.
+            targets: ``(members, outputs, n)``.
+            split: Indices into the rows; those observed have targets.
+            noise: The student's noise variance, ``(members, outputs)``.
+        """
+        order = torch.cat(split, dim=-1)
         # Sorting the rows, not the features, leaves nothing to differentiate.
-        features = self.network(take_rows(data.rows, order)).unsqueeze(-3)
-        q = self.kernel.split_posterior(features, targets[..., :n1], noise, name=MATRIX_NAME)
-        return HeldOut(q, targets[..., n1:], noise)
+        features = self.network(take_rows(rows, order)).unsqueeze(-3)
+        y1 = take_targets(targets, split.observed)
+        return self.kernel.split_posterior(features, y1, noise, name=MATRIX_NAME)
 
     def gram(self, data: TrainingData) -> Tensor:
         """Kernel over all training rows, ``(members, outputs, n, n)``."""
@@ -189,6 +201,7 @@ def train_deep_kernel(
     make_loss: Callable[[DeepKernel], Callable[[int], ObjectiveValue]],
     *,
     guided: bool,
+    rows_a_step: int | None = None,
     more_bytes: int = 0,
     start: Callable[[DeepKernel], None] | None = None,
     finish: Callable[[DeepKernel, Tensor], ExactPosterior] | None = None,
@@ -200,16 +213,18 @@ def train_deep_kernel(
         options: How to build and train.
         make_loss: From the deep kernel to its objective at each step.
         guided: Whether a step conditions one half on the other, or takes the evidence of all rows: what it costs.
+        rows_a_step: Rows that a step sees, where that is not all of them.
         more_bytes: Memory that a step takes besides its matrices.
         start: Changes the deep kernel before training, where its first values matter.
         finish: From the trained deep kernel and its features of all rows to the posterior; None for targets whose
             noise is the learned one alone.
     """
-    check_cost(data, options.schedule.n_iter, guided=guided, more_bytes=more_bytes)
+    rows_a_step = data.n if rows_a_step is None else rows_a_step
+    check_cost(data, options.schedule.n_iter, guided=guided, rows_a_step=rows_a_step, more_bytes=more_bytes)
     device = data.rows.device
     with ExitStack() as alone:
         if device.type == "cpu":
-            alone.enter_context(limit_threads(data.n))
+            alone.enter_context(limit_threads(rows_a_step))
             alone.enter_context(keep_freed_memory())
         with seeded(options.seed, device):
             model = build_deep_kernel(data, options)

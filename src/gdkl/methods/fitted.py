@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gdkl.gp import ExactPosterior, Marginals
+from gdkl.gp import ExactPosterior, LeftOut, Marginals
 from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
 from gdkl.training import TrainingOutcome
 
@@ -21,6 +21,7 @@ class FittedModel:
         posterior: Posterior over features, conditioned on all training rows.
         history: One row a logged step.
         outcome: How training ended; None where there was no training loop.
+        left_out: Beliefs about each training row given the labels of all others, where a calibration asks for them.
         most_rows: Rows that the network may see at a time, where its own memory counts; None for no limit.
     """
 
@@ -28,6 +29,7 @@ class FittedModel:
     posterior: ExactPosterior
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     outcome: TrainingOutcome | None = None
+    left_out: LeftOut | None = None
     most_rows: int | None = None
 
     @property

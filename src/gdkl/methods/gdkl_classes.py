@@ -16,6 +16,7 @@ from gdkl.gp import (
     Split,
     condition_on_labels,
     squared_distances,
+    take_rows,
 )
 from gdkl.guide import ClassGuide
 from gdkl.methods.class_data import ClassData
@@ -29,6 +30,10 @@ from gdkl.training import SplitSampler
 #: Base samples of the data term, drawn afresh at each step.
 TRAINING_SAMPLES = 256
 
+#: Recombined rows that are made for each training row, and at most: the guide's Gram grows with their square.
+_RECOMBINED_A_ROW = 4
+_MOST_RECOMBINED = 2000
+
 
 def fit_gdkl_classes(
     data: ClassData,
@@ -38,6 +43,8 @@ def fit_gdkl_classes(
     beta: float = 1.0,
     start_at_guide: bool = True,
     stratified: bool = True,
+    rows_a_step: int | None = None,
+    recombined: bool = False,
 ) -> FittedModel:
     """Train a deep kernel a class to match what the guide believes about held-out rows once their labels are seen.
 
@@ -53,12 +60,25 @@ def fit_gdkl_classes(
             `start_from`; if not, from the values that kernels have anyway, as published.
         stratified: Whether both halves of a split have as many rows of each class; if not, splits are random, as
             published.
+        rows_a_step: Rows that a split has at most, half of them observed; None for all.
+        recombined: Whether the guide is followed on rows put together from two training rows too, see `recombine`.
+            Not for regression on ±1.
     """
+    device = data.rows.device
+    everything, further = data.rows, 0
+    if recombined and data.likelihood is not ClassLikelihood.GAUSSIAN:
+        own = data.rows[: guide.gram.shape[0]]
+        further = min(_MOST_RECOMBINED, _RECOMBINED_A_ROW * data.n)
+        own = torch.cat([own, recombine(own, further, options.seed)], dim=1)
+        guide = guide.with_rows(own)
+        everything = own.expand(data.members, -1, -1)
+    used = data.n if rows_a_step is None else min(data.n, rows_a_step)
 
     def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
-        device = data.rows.device
         labels = data.labels if stratified else None
-        sampler = SplitSampler(data.n, data.members, options.seed, device, labels=labels)
+        sampler = SplitSampler(
+            data.n, data.members, options.seed, device, labels=labels, most=rows_a_step, further=further
+        )
         generator = torch.Generator(device).manual_seed(options.seed)
         ahead: Iterator[tuple[Split, Marginals]] | None = None
 
@@ -74,23 +94,46 @@ def fit_gdkl_classes(
                 for _ in range(step):
                     draw()
             split, p = next(ahead)
-            q, y, noise = model.split_marginals(data, split)
             if data.likelihood is ClassLikelihood.GAUSSIAN:
+                q, y, noise = model.split_marginals(data, split)
                 return guided(q, p, y, noise, beta)
-            return guided_classes(q, p, data.held_out_labels(split), draw(), beta)
+            q = model.marginals(everything, data.targets, split, model.noise())
+            labelled = Split(split.observed, split.held_out[..., : used - used // 2])
+            return guided_classes(q, p, data.held_out_labels(labelled), draw(), beta)
 
         return loss
 
-    latents = tensor_bytes(3, TRAINING_SAMPLES, data.outputs, data.n // 2 + 1, dtype=data.targets.dtype)
+    latents = tensor_bytes(3, TRAINING_SAMPLES, data.outputs, used // 2 + 1, dtype=data.targets.dtype)
     return train_deep_kernel(
         data,
         options,
         make_loss,
         guided=True,
+        rows_a_step=used,
         more_bytes=data.members * latents,
         start=(lambda model: start_from(model, data, guide.scale)) if start_at_guide else None,
         finish=lambda model, features: condition_classes(model, features, data, guide.label_share),
     )
+
+
+def recombine(rows: Tensor, count: int, seed: int) -> Tensor:
+    """New rows near the given ones: each takes every column from one of two random rows, by a coin a column.
+
+    A column keeps the values that it has, categories among them. What the guide believes of such rows costs no label,
+    and a student that follows it there does not drift from it between the rows that it has seen. On tuning splits of
+    wine and breast cancer a student's KL from its guide is 1.5 to 3 times as large at test rows as at the training rows
+    it was held to.
+
+    Args:
+        rows: ``(members, n, d)``.
+        count: How many new rows for each member.
+        seed: Of the pairs and coins; drawn on the CPU, the same everywhere.
+    """
+    members, n, columns = rows.shape
+    generator = torch.Generator().manual_seed(seed)
+    parents = torch.randint(n, (2, members, count), generator=generator).to(rows.device)
+    coin = torch.rand(members, count, columns, generator=generator, dtype=torch.float32) < 0.5
+    return torch.where(coin.to(rows.device), take_rows(rows, parents[0]), take_rows(rows, parents[1]))
 
 
 def condition_classes(

@@ -71,14 +71,18 @@ def sampled_log_likelihood(q: Marginals, labels: Tensor, base: Tensor) -> Tensor
 def guided_classes(q: Marginals, p: Marginals, labels: Tensor, base: Tensor, beta: float | Tensor) -> ObjectiveValue:
     """The guided objective for labels: mean of −log mean_s softmax(f_s)[y] + β·KL(q‖p), the KL averaged over classes.
 
+    The KL asks for no label: rows without one may follow those with one, and count in the KL alone.
+
     Args:
         q: Student's latent marginals on the held-out rows, ``(members, classes, n2)``.
         p: Guide's, same shape.
-        labels: Held-out labels, ``(members, n2)``.
+        labels: Held-out labels, of the first rows if not of all, ``(members, at most n2)``.
         base: Base samples, ``(samples, classes)``.
         beta: Weight of the KL term.
     """
-    nll = -sampled_log_likelihood(q, labels, base).mean(dim=-1)
+    labelled = labels.shape[-1]
+    seen = Marginals(q.mean[..., :labelled], q.variance[..., :labelled])
+    nll = -sampled_log_likelihood(seen, labels, base).mean(dim=-1)
     kl = gaussian_kl(q, p).mean(dim=(-2, -1))
     return ObjectiveValue(nll + beta * kl, {"ell": nll, "kl": kl})
 

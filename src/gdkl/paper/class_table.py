@@ -54,3 +54,33 @@ def classes_table(results: Sequence[Mapping[str, Any]]) -> Table:
             f"{seconds:.1f}",
         )
     return table
+
+
+def standing(results: Sequence[Mapping[str, Any]], method: str = "gdkl") -> list[str]:
+    """One line a dataset and part: how far a method's NLL is from the best other one's, split by split.
+
+    Args:
+        results: Contents of result files.
+        method: Whose standing.
+    """
+    lines: list[str] = []
+    for own in (result for result in results if result["method"] == method):
+        group = (own["dataset"], own["protocol"]["part"])
+        others = [
+            result
+            for result in results
+            if (result["dataset"], result["protocol"]["part"]) == group and result["method"] != method
+        ]
+        if not others or len(own["splits"]) < 2:
+            continue
+        best = min(others, key=lambda result: mean_and_error(result, "nll").mean)
+        if len(best["splits"]) != len(own["splits"]):
+            continue
+        pairs = zip(own["splits"], best["splits"], strict=True)
+        behind = np.asarray([one["test"]["nll"] - other["test"]["nll"] for one, other in pairs])
+        error = float(behind.std(ddof=1) / np.sqrt(len(behind)))
+        mean = float(behind.mean())
+        where = "better than" if mean < 0 else "behind"
+        far = f"{abs(mean):.3f} ± {error:.3f} {where} {best['method']}"
+        lines.append(f"{group[0]} {group[1]:.0%}: {method} is {far} in NLL, by split.")
+    return lines

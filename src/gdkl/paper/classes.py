@@ -56,6 +56,12 @@ class Method(StrEnum):
     """scikit-learn's Gaussian process classifier (Laplace, one against the rest), RBF by evidence."""
     BOOSTING = "boosting"
     """scikit-learn's gradient boosting as it comes."""
+    NNGP_LOO = "nngp_loo"
+    """The guide alone with the temperature that GDKL has by default."""
+    DKL_LOO = "dkl_loo"
+    """Deep kernel by evidence with a temperature by leave-one-out."""
+    NN_TEMPERATURE = "nn_temperature"
+    """The network with a temperature by held-out rows, as is usual."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +93,11 @@ def run(name: str, method: Method, protocol: Protocol, *, device: torch.device) 
         raise OptionError(f"part={protocol.part!r} must lie between 0 and 1.")
     X, y = _LOADERS[name](return_X_y=True)
     splits: list[dict[str, Any]] = []
+    options: dict[str, Any] = {}
     for seed in range(protocol.seeds):
         train, test = train_test_split(np.arange(len(y)), train_size=protocol.part, stratify=y, random_state=seed)
         model = _make(method, protocol, seed, X.shape[1], device)
+        options = _plain_options(model)
         started = time.perf_counter()
         with warnings.catch_warnings():
             # A few pixels of the digits are always black, and an RBF's bounds may bind: both are as they should be.
@@ -104,9 +112,23 @@ def run(name: str, method: Method, protocol: Protocol, *, device: torch.device) 
         "dataset": name,
         "method": method.value,
         "protocol": asdict(protocol),
+        "options": options,
         "versions": versions(device),
         "splits": splits,
     }
+
+
+def current_options(name: str, method: Method, protocol: Protocol) -> dict[str, Any]:
+    """Options that a model would have if it were fitted now: a result with others is of another library."""
+    columns = _LOADERS[name](return_X_y=True)[0].shape[1]
+    return _plain_options(_make(method, protocol, 0, columns, torch.device("cpu")))
+
+
+def _plain_options(model: Any) -> dict[str, Any]:
+    """What a model was made with, as far as JSON can say it, but for the seed and the device."""
+    options = model.get_params(deep=False).items()
+    plain = (bool, int, float, str, type(None))
+    return {k: v for k, v in options if k not in ("random_state", "device") and isinstance(v, plain)}
 
 
 def _make(method: Method, protocol: Protocol, seed: int, columns: int, device: torch.device) -> Any:
@@ -114,12 +136,14 @@ def _make(method: Method, protocol: Protocol, seed: int, columns: int, device: t
     place: dict[str, Any] = {"random_state": seed, "device": str(device)}
     if method is Method.GDKL:
         return GDKLClassifier(**place, **_steps(protocol.gdkl_iterations))
-    if method is Method.DKL:
-        return DKLClassifier(**place, **_steps(protocol.other_iterations))
-    if method is Method.NN:
-        return NNClassifier(**place, **_steps(protocol.other_iterations))
-    if method is Method.NNGP:
-        return NNGPClassifier(**place)
+    if method in (Method.DKL, Method.DKL_LOO):
+        calibrate = "loo" if method is Method.DKL_LOO else None
+        return DKLClassifier(**place, calibrate=calibrate, **_steps(protocol.other_iterations))
+    if method in (Method.NN, Method.NN_TEMPERATURE):
+        calibrate = "temperature" if method is Method.NN_TEMPERATURE else None
+        return NNClassifier(**place, calibrate=calibrate, **_steps(protocol.other_iterations))
+    if method in (Method.NNGP, Method.NNGP_LOO):
+        return NNGPClassifier(**place, calibrate="loo" if method is Method.NNGP_LOO else None)
     if method is Method.GPC:
         # scikit-learn's own start, a lengthscale of one, connects nothing in many columns.
         kernel = ConstantKernel(1.0) * RBF(float(np.sqrt(columns)))

@@ -12,6 +12,8 @@ from gdkl.numerics import DataError
 class SplitSampler:
     """Draws random splits of ``n`` rows into two halves, one a member.
 
+    A split may be of some of the rows only, and its held-out half may be joined by further rows, which have no labels.
+
     Drawn on the CPU whatever the device, so that a seed means the same splits everywhere.
 
     Args:
@@ -23,6 +25,9 @@ class SplitSampler:
             them a class that one half has too many of is one that the other lacks: what is learned from either about
             how common classes are is wrong for the other. On 200 images of CIFAR-10 that costs the guide's held-out
             predictions 0.1 in log-likelihood and 6 % in accuracy, and none of it is there at test images.
+        most: Rows that a split has at most, drawn afresh each time; None for all.
+        further: How many further rows there are, numbered from ``n`` on. As many as are held out are drawn from them,
+            and come after those.
 
     Example:
         >>> split = SplitSampler(5, members=1, seed=0).draw(3)
@@ -31,7 +36,15 @@ class SplitSampler:
     """
 
     def __init__(
-        self, n: int, members: int, seed: int, device: torch.device | str = "cpu", *, labels: Tensor | None = None
+        self,
+        n: int,
+        members: int,
+        seed: int,
+        device: torch.device | str = "cpu",
+        *,
+        labels: Tensor | None = None,
+        most: int | None = None,
+        further: int = 0,
     ):
         if n < 2:
             raise DataError(f"a split into two halves needs at least 2 rows; got {n}.")
@@ -39,21 +52,30 @@ class SplitSampler:
         self.members = members
         self.device = device
         self._labels = None if labels is None else labels.cpu()
+        self.used = n if most is None else min(n, most)
+        self.further = further
         self.seed = seed
         self._generator = torch.Generator().manual_seed(seed)
 
     def draw(self, count: int) -> Split:
-        """The next ``count`` splits: indices ``(count, members, n // 2)`` and ``(count, members, n − n // 2)``."""
+        """The next ``count`` splits: indices ``(count, members, n1)`` and ``(count, members, n2)``.
+
+        Without further rows n1 is half of the rows used, rounded down, and n2 the rest; with them n2 is twice as many.
+        """
         # In float32 whatever torch's default is: a seed means the same splits everywhere.
         shape = (count, self.members, self.n)
         order = torch.rand(shape, generator=self._generator, dtype=torch.float32).argsort(dim=-1)
+        order = order[..., : self.used]
         if self._labels is None:
-            halves = order.tensor_split([self.n // 2], dim=-1)
+            halves = order.tensor_split([self.used // 2], dim=-1)
         else:
             order = self._class_by_class(order, self._labels)
             halves = order[..., 1::2], order[..., ::2]
         # In order inside each half: rows are then picked from memory as they lie there.
         observed, held_out = (part.sort(dim=-1).values.to(self.device) for part in halves)
+        if self.further:
+            chosen = torch.randint(self.n, self.n + self.further, held_out.shape, generator=self._generator)
+            held_out = torch.cat([held_out, chosen.to(self.device)], dim=-1)
         return Split(observed, held_out)
 
     def _class_by_class(self, order: Tensor, labels: Tensor) -> Tensor:
