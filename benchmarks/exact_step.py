@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import count, islice, pairwise
@@ -31,10 +31,10 @@ from gdkl.gp import Marginals, Split
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.methods import DEFAULT_SPLIT_POOL, DEFAULT_STEPS, DeepKernelOptions, TrainingData
 from gdkl.methods.deep_kernel import build_deep_kernel
-from gdkl.methods.gdkl import guided_splits
+from gdkl.methods.gdkl import guided_splits, use_of_threads
 from gdkl.methods.guided_step import guided_step
 from gdkl.nets import MLP
-from gdkl.numerics import keep_freed_memory, threads_for
+from gdkl.numerics import keep_freed_memory, one_blas_thread, shared_by_threads, threads_for
 from gdkl.objectives import marginal_likelihood
 from gdkl.training import LeanAdam, Schedule, SplitSampler, descend
 from published_step import GPyTorchDKL, PublishedGDKL
@@ -114,14 +114,14 @@ def mean_time(step: Callable[[], None], budget: float) -> float:
 def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
     """Milliseconds of all steps for ``n`` rows: the best of several rounds, in turns, because machines are shared.
 
-    Ours run as `fit` runs them: the number of threads is their own choice, the guide has a thread beside them where
-    that choice is one, and freed memory is kept. Theirs get both one thread and all, and the better counts.
+    Ours run as `fit` runs them: the use of threads is their own choice, the guide has a thread beside them where that
+    choice is one, and freed memory is kept. Theirs get both one thread and all, and the better counts.
     """
     data = _data(n)
-    threads = threads_for(n)
+    threads, use = threads_for(n), use_of_cores(n)
     with ExitStack() as stack:
         spare = None
-        if threads == 1:
+        if use == "one":
             spare = stack.enter_context(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)))
         ours, theirs = our_steps(data, spare), their_steps(data)
         if n > MOST_PUBLISHED_ROWS:
@@ -129,7 +129,7 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
         square = torch.randn(500, 500, dtype=torch.float64)
         square = square @ square.T + 500 * torch.eye(500, dtype=torch.float64)
         plain = {**theirs, CHOLESKY: lambda: _cholesky(square)}
-        steps = [(name, step, threads) for name, step in ours.items()]
+        steps = [("gdkl", ours["gdkl"], threads if use == "torch" else 1), ("dkl", ours["dkl"], threads)]
         steps += [(name, step, most) for name, step in plain.items() for most in {1, torch.get_num_threads()}]
         best: dict[str, float] = {}
         for name, step, _ in steps:
@@ -138,13 +138,31 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
                 step()
         for _ in range(rounds):
             for name, step, most in steps:
-                with _threads(most), keep_freed_memory() if name in ours else nullcontext():
+                with (
+                    _threads(most),
+                    _as_fits_run(use == "halves" and name == "gdkl") if name in ours else nullcontext(),
+                ):
                     best[name] = min(best.get(name, float("inf")), mean_time(step, budget))
     return best
 
 
+def use_of_cores(n: int) -> str:
+    """How a fit uses them for a guided step: two threads share its halves, or it is one thread's, or torch's own."""
+    data, most = _data(n), torch.get_num_threads()
+    with use_of_threads(data, DeepKernelOptions(Schedule(1))) as spare:
+        if spare is not None:
+            return "one"
+        return "halves" if torch.get_num_threads() < most else "torch"
+
+
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def _as_fits_run(halved: bool) -> Generator[None]:
+    with keep_freed_memory(), one_blas_thread(), shared_by_threads(2 if halved else 1):
+        yield
+
+
+@contextmanager
+def _threads(count: int) -> Generator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -179,7 +197,7 @@ def main() -> None:
         known[str(n)] = {name: round(value, 3) for name, value in times.items()}
         g, d, p, e = (times.get(name, float("nan")) for name in ("gdkl", "dkl", PUBLISHED, "gpytorch dkl"))
         print(
-            f"{n:>5} {threads_for(n):>7} {g:>8.2f} {d:>8.2f} {p:>9.2f} {e:>8.2f}"
+            f"{n:>5} {use_of_cores(n):>7} {g:>8.2f} {d:>8.2f} {p:>9.2f} {e:>8.2f}"
             f"   {p / g:>14.1f} {e / g:>13.1f} {g / d:>8.2f} {p / cholesky:>41.1f} {e / cholesky:>8.1f}",
             flush=True,
         )

@@ -15,7 +15,7 @@ from gdkl.methods.deep_kernel import build_deep_kernel
 from gdkl.methods.gdkl import guided_splits
 from gdkl.methods.guided_step import guided_step
 from gdkl.nets import MLP
-from gdkl.numerics import shared_by_threads
+from gdkl.numerics import NotPositiveDefiniteError, shared_by_threads
 from gdkl.objectives import guided
 from gdkl.training import Schedule, SplitSampler
 
@@ -93,6 +93,40 @@ def test_the_step_at_once_is_the_plain_reading(members, outputs, n):
     by_rooms = _gradients(model, guided(q, p, y, noise, BETA).value, weights)
     for one, other in zip(by_rooms, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [130, 151])
+def test_two_threads_that_share_a_step_give_its_plain_reading_and_the_same_bits_as_one(n):
+    model, data, split, p = _problem(1, 1, n)
+    one = torch.ones(1, dtype=torch.float64)
+    expected = _gradients(model, _plainly(model, data, split, p), one)
+    results = []
+    for threads in (1, 2, 2):
+        with shared_by_threads(threads):
+            results.append(_gradients(model, guided_step(model, data, split, p, BETA).value, one))
+    for values in zip(*results, expected, strict=True):
+        torch.testing.assert_close(values[0], values[-1], rtol=1e-10, atol=1e-10)
+        assert torch.equal(values[0], values[1])
+        assert torch.equal(values[0], values[2])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_matrix_without_a_factor_is_an_error_and_the_next_step_is_none_the_worse(threads):
+    model, data, split, p = _problem(1, 1, 150)
+    broken = TrainingData(data.rows.clone(), data.targets)
+    broken.rows[0, split.observed[0, 3], 0] = float("nan")
+    with shared_by_threads(threads):
+        before = guided_step(model, data, split, p, BETA).value
+        with pytest.raises(NotPositiveDefiniteError, match="deep kernel"):
+            guided_step(model, broken, split, p, BETA)
+        assert torch.equal(guided_step(model, data, split, p, BETA).value, before)
+
+
+def test_numbers_out_of_range_go_the_long_way():
+    model, data, split, p = _problem(1, 1, 150)
+    with torch.no_grad():
+        model.kernel.kernel.raw_outputscale.fill_(-800.0)
+    assert not torch.isfinite(guided_step(model, data, split, p, BETA).value)
 
 
 def test_threads_change_nothing_and_members_are_strangers():

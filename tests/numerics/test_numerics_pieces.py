@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from gdkl.numerics import for_each, shared_by_threads
+from gdkl.numerics import for_each, shared_by_threads, side_by_side
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -67,3 +67,56 @@ def test_no_gradients_are_recorded_in_any_thread():
     with shared_by_threads(2):
         assert not any(value.requires_grad for value in for_each(4, lambda index: x * index))
     assert (x * 2).requires_grad
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sides_meet_where_they_yield(threads):
+    found = {"one": [], "other": []}
+
+    def side(own, theirs):
+        for stage in range(20):
+            found[own].append(stage)
+            yield
+            # What the other one wrote before the meeting is there.
+            assert found[theirs][stage] == stage
+
+    with shared_by_threads(threads):
+        for _ in range(3):
+            found["one"].clear()
+            found["other"].clear()
+            side_by_side(side("one", "other"), side("other", "one"))
+            assert found["one"] == found["other"] == list(range(20))
+
+
+def test_sides_run_in_two_threads_unless_these_have_other_work():
+    def who(found):
+        found.append(threading.get_ident())
+        yield
+
+    for alone in (False, True):
+        found = []
+        with shared_by_threads(2):
+            side_by_side(who(found), who(found), alone=alone)
+        assert len(set(found)) == (1 if alone else 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("broken", ["one", "other", "both"])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_an_error_of_a_side_arrives_and_the_next_sides_meet_again(threads, broken, stage):
+    def side(name):
+        for now in range(3):
+            if now == stage and broken in (name, "both"):
+                raise ValueError(name)
+            yield
+
+    def fine(found):
+        yield
+        found.append(1)
+
+    with shared_by_threads(threads):
+        with pytest.raises(ValueError, match="one" if broken == "both" else broken):
+            side_by_side(side("one"), side("other"))
+        found = []
+        side_by_side(fine(found), fine(found))
+    assert found == [1, 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gdkl.numerics import keep_freed_memory, limit_threads, threads, threads_for
+from gdkl.numerics import halves_pay, keep_freed_memory, limit_threads, threads, threads_for
 
 
 @pytest.fixture
@@ -13,8 +13,10 @@ def two_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     threads._several_are_faster.cache_clear()
+    threads._halves_are_faster.cache_clear()
     yield
     threads._several_are_faster.cache_clear()
+    threads._halves_are_faster.cache_clear()
     torch.set_num_threads(before)
 
 
@@ -28,6 +30,16 @@ def test_the_trial_decides_for_many_rows(two_threads, monkeypatch, faster, expec
 def test_the_answer_stays_for_the_life_of_the_process(two_threads):
     assert len({threads_for(1000) for _ in range(5)}) == 1
     assert torch.get_num_threads() == 2
+
+
+def test_halves_are_tried_before_they_are_shared(two_threads, monkeypatch):
+    assert len({halves_pay(455) for _ in range(3)}) == 1
+    assert torch.get_num_threads() == 2
+    monkeypatch.setattr(threads, "_halves_are_faster", lambda _: True)
+    assert halves_pay(455)
+    assert not halves_pay(50)
+    torch.set_num_threads(1)
+    assert not halves_pay(455)
 
 
 def test_one_thread_is_not_tried(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias, cast
 
@@ -28,7 +29,7 @@ def network_builder(feature_net: FeatureNet) -> Callable[[int], nn.Module]:
     ensemble, are initialised anew, or all members would be one.
     """
     if feature_net is None:
-        return lambda columns: MLP(columns, PAPER_WIDTHS)
+        return partial(MLP, widths=PAPER_WIDTHS)
     if isinstance(feature_net, nn.Module):
         return _CopyingBuilder(feature_net)
     if isinstance(feature_net, (list, tuple, np.ndarray)):
@@ -37,7 +38,7 @@ def network_builder(feature_net: FeatureNet) -> Callable[[int], nn.Module]:
             isinstance(w, (int, np.integer)) and not isinstance(w, bool) and w > 0 for w in widths
         ):
             raise OptionError(f"feature_net={feature_net!r}: widths must be positive whole numbers.")
-        return lambda columns: MLP(columns, widths)
+        return partial(MLP, widths=widths)
     if callable(feature_net):
         return _checked(cast("Callable[[int], Any]", feature_net))
     raise OptionError(

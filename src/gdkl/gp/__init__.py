@@ -1,6 +1,6 @@
 """Gaussian-process algebra that knows no network: kernels, noise, exact and inducing-point posteriors."""
 
-from gdkl.gp.conditioning import Marginals, condition, evidence_terms
+from gdkl.gp.conditioning import RELATIVE_VARIANCE_FLOOR, Marginals, condition, evidence_terms
 from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
 from gdkl.gp.inducing_start import cluster_centres, start_kernel
 from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
@@ -17,7 +17,7 @@ from gdkl.gp.labels import (
     leave_one_out,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
-from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.rbf import LOWEST_EXPONENT, leading_rbf, scaled_rbf, squared_distances
 from gdkl.gp.sparse import InducingPoints, SparsePosterior
 from gdkl.gp.split_posterior import (
     condition_block,
@@ -29,8 +29,10 @@ from gdkl.gp.split_posterior import (
 
 __all__ = [
     "ALPHA_EPSILON",
+    "LOWEST_EXPONENT",
     "NOISE_FLOOR",
     "NOISE_START",
+    "RELATIVE_VARIANCE_FLOOR",
     "ClassLikelihood",
     "ExactPosterior",
     "GPyTorchKernel",

@@ -103,7 +103,7 @@ _LOG2_E = math.log2(math.e)
 
 #: Covariances below this part of the scale, e⁻⁸⁰, are kept there: far below the rounding error of any sum, and clear of
 #: numbers so small that processors take ten times as long over them.
-_LOWEST_EXPONENT = -80 * _LOG2_E
+LOWEST_EXPONENT = -80 * _LOG2_E
 
 
 def rbf_block(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,7 +134,7 @@ def rbf_block(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> tupl
     factor = _LOG2_E * lengthscale.pow(-2)
     first = extended[..., :count, :]
     b = torch.cat([first[..., :d], first[..., d + 1 :], first[..., d : d + 1]], dim=-1) * factor
-    K = (b @ extended.mT).clamp_(_LOWEST_EXPONENT, 0)
+    K = (b @ extended.mT).clamp_(LOWEST_EXPONENT, 0)
     K.diagonal(dim1=-2, dim2=-1).zero_()
     return extended, K.exp2_().mul_(scale[..., None, None])
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,8 +17,9 @@ from gdkl.guide import ClassGuide, Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
-from gdkl.methods.guided_step import guided_step
-from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, shared_by_threads, threads_for
+from gdkl.methods.guided_step import guided_step, is_halved
+from gdkl.nets import MLP
+from gdkl.numerics import DEFAULT_BUDGET, halves_pay, one_blas_thread, rows_per_chunk, shared_by_threads, threads_for
 from gdkl.objectives import ObjectiveValue, distillation, guided, predictive
 from gdkl.training import SplitSampler
 
@@ -77,7 +79,7 @@ def fit_gdkl(
         beta: Weight of the KL term.
         objective: What is minimised over the splits.
     """
-    with _use_of_threads(data, options) as spare:
+    with use_of_threads(data, options, objective) as spare:
 
         def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
             sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
@@ -108,26 +110,44 @@ _FEW_ROWS = 1000
 
 
 @contextmanager
-def _use_of_threads(data: TrainingData, options: DeepKernelOptions) -> Generator[Executor | None]:
+def use_of_threads(
+    data: TrainingData, options: DeepKernelOptions, objective: SplitObjective = SplitObjective.GUIDED
+) -> Generator[Executor | None]:
     """How the cores of a CPU are used: a thread for the guide is given where it runs beside the student.
 
-    Several members are shared by threads, the guide's answers for them too. One member has torch's own threads where
-    they pay, and the guide takes its turn; else a core is left for the guide. A GPU computes ahead of Python anyway.
+    Several members are shared by threads, and so are the halves of one member's step where that pays; the guide's
+    answers too. A step that has no halves has torch's own threads where they pay, and the guide takes its turn. Else a
+    core is left for the guide. A GPU computes ahead of Python anyway.
     """
     threads = torch.get_num_threads()
     if data.rows.device.type != "cpu":
         yield None
-    elif _shares_members(data, options, threads):
+        return
+    halved = objective is SplitObjective.GUIDED and _is_halved(data, options)
+    if _shares_members(data, options, threads):
         with shared_by_threads(threads):
             yield None
-    elif threads_for(data.n) > 1:
+    elif halved and halves_pay(data.n):
+        with shared_by_threads(2):
+            yield None
+    elif not halved and threads_for(data.n) > 1:
         yield None
     else:
         with ThreadPoolExecutor(1, "guide", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            torch.set_num_threads(1)
             try:
-                yield pool
+                with one_blas_thread():
+                    yield pool
             finally:
+                torch.set_num_threads(threads)
                 pool.shutdown(cancel_futures=True)
+
+
+def _is_halved(data: TrainingData, options: DeepKernelOptions) -> bool:
+    """Whether `guided_step` will take the step of one member in halves."""
+    build = options.feature_net
+    own = (build.func if isinstance(build, partial) else build) is MLP
+    return own and options.base_kernel is None and data.members == 1 and is_halved(data.rows, data.targets)
 
 
 def _shares_members(data: TrainingData, options: DeepKernelOptions, threads: int) -> bool:

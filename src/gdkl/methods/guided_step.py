@@ -6,6 +6,7 @@ member's step is one piece: its numbers stay in the cache, and members are share
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
@@ -25,9 +26,13 @@ from gdkl.gp import (
 )
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import MATRIX_NAME, DeepKernel
+from gdkl.methods.halved_step import HalvedProblem, halved_step
 from gdkl.nets import mlp_backward, mlp_forward
 from gdkl.numerics import for_each
 from gdkl.objectives import ObjectiveValue, guided_terms
+
+#: Beyond this many rows torch's own threads share the long operations as well, and need less memory.
+_MOST_HALVED_ROWS = 2000
 
 
 class _Problem(NamedTuple):
@@ -68,6 +73,42 @@ def _values_and_gradients(problem: _Problem, beta: float, parameters: Sequence[T
     return [ell, kl, of_lengthscale, of_scale, of_noise.add_(also_of_noise), *of_network]
 
 
+def is_halved(rows: Tensor, targets: Tensor) -> bool:
+    """Whether a member's step is taken in two halves that two threads can share.
+
+    Args:
+        rows: Shape ``(members, n, d)``.
+        targets: Shape ``(members, outputs, n)``.
+    """
+    few = members_apart(rows, rows.shape[1] // 2) and rows.shape[1] <= _MOST_HALVED_ROWS
+    return few and targets.shape[1] == 1 and rows.dim() == 3
+
+
+def _in_halves(
+    problem: _Problem, member: int, beta: float, kernel: Sequence[Tensor], network: Sequence[Tensor]
+) -> list[Tensor] | None:
+    """`_values_and_gradients` of one member with one output on a CPU; None if numbers have left their range."""
+    lengthscale, scale, noise = numbers = [float(value) for value in kernel]
+    if not all(0 < value < math.inf for value in numbers):
+        return None
+    rows, *others = problem
+    found = halved_step(
+        HalvedProblem(
+            rows[member].numpy(),
+            *(value[member, 0].numpy() for value in others),
+            beta=beta,
+            lengthscale=lengthscale,
+            scale=scale,
+            noise=noise,
+            network=[value.detach().numpy() for value in network],
+            name=MATRIX_NAME,
+        ),
+        alone=len(rows) > 1,
+    )
+    ell, kl, of_lengthscale, *of_others = kernel[0].new_tensor(found[:5]).unbind()
+    return [ell, kl, of_lengthscale.view(1, 1), *of_others, *(torch.from_numpy(value) for value in found.network)]
+
+
 class _GuidedStep(Function):
     """See `guided_step`."""
 
@@ -80,11 +121,15 @@ class _GuidedStep(Function):
         if members == 1 or members_apart(problem.rows, n1):
             # One output is no batch either: plain matrix products are called faster than batched ones.
             alone = outputs == 1
+            halved = is_halved(problem.rows, problem.targets)
 
             def piece(member: int) -> list[Tensor]:
                 rows, *others = (value[member] for value in problem)
                 kernel = [value[member, 0] if alone else value[member] for value in parameters[:3]]
                 network = [value[member] for value in parameters[3:]] if stacked else parameters[3:]
+                in_halves = _in_halves(problem, member, beta, kernel, network) if halved else None
+                if in_halves is not None:
+                    return in_halves
                 own = _Problem(rows, *(value[0] if alone else value for value in others))
                 return _values_and_gradients(own, beta, [*kernel, *network])
 

@@ -32,17 +32,17 @@ class Members(nn.Module):
         self.count = len(networks)
         # The architecture, without parameters of its own: hidden in a list from nn.Module's registration.
         self._template: list[nn.Module] = []
-        self._is_plain = False
+        self._plain_parameters: list[Tensor] = []
         if self.count == 1:
             self.single = networks[0]
-            self._is_plain = is_plain(self.single)
+            self._look_at_networks()
             return
         parameters, buffers = stack_module_state(list(networks))
         self._template.append(deepcopy(networks[0]).to("meta"))
         self._parameter_names = list(parameters)
         self._buffer_names = list(buffers)
         self.stacked = nn.ParameterList([nn.Parameter(value.detach()) for value in parameters.values()])
-        self._is_plain = is_plain(self.template)
+        self._look_at_networks()
         # Registered by number, because the networks' own names have dots in them.
         for index, value in enumerate(buffers.values()):
             self.register_buffer(f"stacked_buffer_{index}", value.detach())
@@ -55,8 +55,13 @@ class Members(nn.Module):
     def train(self, mode: bool = True) -> Members:
         """Go to training or evaluation; whether the networks are plain, and without hooks, is looked at here alone."""
         super().train(mode)
-        self._is_plain = is_plain(self.template)
+        self._look_at_networks()
         return self
+
+    def _look_at_networks(self) -> None:
+        """Keep the parameters of our own MLP at hand: to find them again takes longer than a layer's product."""
+        found: list[Tensor] = list(self.single.parameters() if self.count == 1 else self.stacked)
+        self._plain_parameters = found if is_plain(self.template) else []
 
     def forward(self, rows: Tensor) -> Tensor:
         """Features ``(members, n, p)`` of rows ``(members, n, ...)``."""
@@ -86,8 +91,8 @@ class Members(nn.Module):
         """Parameters for a training pass of our own MLP, for which there is a faster way with the same result."""
         if not self.training or rows.dim() != 3 or rows.requires_grad or not torch.is_grad_enabled():
             return None
-        if not self._is_plain or torch.is_autocast_enabled(rows.device.type):
+        if not self._plain_parameters or torch.is_autocast_enabled(rows.device.type):
             return None
-        parameters: list[Tensor] = list(self.single.parameters() if self.count == 1 else self.stacked)
+        parameters = self._plain_parameters
         # Other precisions are left to torch, and to its error messages.
         return parameters if parameters[0].dtype == rows.dtype else None

@@ -19,9 +19,9 @@ from gdkl.numerics.errors import (
 from gdkl.numerics.files import file_beside, write_atomically
 from gdkl.numerics.heap import keep_freed_memory
 from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
-from gdkl.numerics.pieces import for_each, shared_by_threads
+from gdkl.numerics.pieces import for_each, one_blas_thread, shared_by_threads, side_by_side
 from gdkl.numerics.placement import resolve_device, resolve_dtype
-from gdkl.numerics.threads import limit_threads, threads_for
+from gdkl.numerics.threads import halves_pay, limit_threads, threads_for
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -43,14 +43,17 @@ __all__ = [
     "chunk_slices",
     "file_beside",
     "for_each",
+    "halves_pay",
     "keep_freed_memory",
     "limit_threads",
     "map_rows",
+    "one_blas_thread",
     "require_memory",
     "resolve_device",
     "resolve_dtype",
     "rows_per_chunk",
     "shared_by_threads",
+    "side_by_side",
     "tensor_bytes",
     "threads_for",
     "write_atomically",

@@ -4,21 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from queue import SimpleQueue
+from threading import Thread
 from typing import NamedTuple, TypeVar, cast
 
 import torch
+from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
 T = TypeVar("T")
+
+_Side = Generator[None]
+
+
+class _Partner:
+    """A thread that runs one side of `side_by_side` after another."""
+
+    def __init__(self) -> None:
+        self._sides: SimpleQueue[_Side | None] = SimpleQueue()
+        # What each of the two says when it comes to a meeting: nothing, or what has gone wrong.
+        self._there: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._back: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="pieces-partner", daemon=True)
+        self._thread.start()
+
+    def run(self, own: _Side, other: _Side) -> None:
+        """Run one side here and the other one there, and wait for both."""
+        self._sides.put(other)
+        failure = _meet(own, self._there, self._back)
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """End the thread."""
+        self._sides.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        torch.set_num_threads(1)
+        with torch.no_grad():
+            while (side := self._sides.get()) is not None:
+                _meet(side, self._back, self._there)
+
+
+def _meet(
+    side: _Side, out: SimpleQueue[BaseException | None], back: SimpleQueue[BaseException | None]
+) -> BaseException | None:
+    """Run a side to its end or to the first failure of either, which is returned."""
+    while True:
+        done, failure = False, None
+        try:
+            next(side)
+        except StopIteration:
+            done = True
+        except BaseException as error:  # Raised where both have stopped.
+            failure = error
+        out.put(failure)
+        other = back.get()
+        if failure is not None or other is not None:
+            side.close()
+            return failure or other
+        if done:
+            return None
 
 
 class _Workers(NamedTuple):
     pool: ThreadPoolExecutor
     threads: int
+    partner: _Partner
 
 
 _WORKERS: ContextVar[_Workers | None] = ContextVar("workers", default=None)
+
+
+@contextmanager
+def one_blas_thread() -> Generator[None]:
+    """Let NumPy's products run in the thread that asks for them, and give back what was set before.
+
+    Example:
+        >>> with one_blas_thread():
+        ...     total = sum(range(10))
+    """
+    with cast("AbstractContextManager[object]", threadpool_limits(limits=1, user_api="blas")):
+        yield
 
 
 @contextmanager
@@ -27,7 +96,7 @@ def shared_by_threads(threads: int) -> Generator[None]:
 
     Torch's own threads share single operations and wait for each other after every one; pieces of some milliseconds
     are shared with next to no loss, and lose nothing where something else takes a core. So torch's threads are one
-    inside the context, and what was set before comes back.
+    inside the context, and NumPy's, and what was set before comes back.
 
     Args:
         threads: How many, the caller's among them.
@@ -41,13 +110,18 @@ def shared_by_threads(threads: int) -> Generator[None]:
         yield
         return
     before = torch.get_num_threads()
-    with ThreadPoolExecutor(threads - 1, "pieces", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with (
+        ThreadPoolExecutor(threads - 1, "pieces", initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        one_blas_thread(),
+    ):
         torch.set_num_threads(1)
-        token = _WORKERS.set(_Workers(pool, threads - 1))
+        partner = _Partner()
+        token = _WORKERS.set(_Workers(pool, threads - 1, partner))
         try:
             yield
         finally:
             _WORKERS.reset(token)
+            partner.close()
             torch.set_num_threads(before)
 
 
@@ -82,3 +156,33 @@ def for_each(count: int, work: Callable[[int], T]) -> list[T]:
     for future in futures:
         future.result()
     return cast("list[T]", results)
+
+
+def side_by_side(one: Generator[None], other: Generator[None], *, alone: bool = False) -> None:
+    """Run two sides of one computation that meet wherever they yield, each as often as the other.
+
+    By two threads inside `shared_by_threads`, else in turns: a side may read after a meeting what the other wrote
+    before, and results are the same. No gradients are recorded. The first error of either is raised once both rest.
+
+    Args:
+        one: The caller's own side.
+        other: The side of the other thread.
+        alone: Whether the threads have other work, such as pieces of which this is one.
+
+    Example:
+        >>> found = []
+        >>> def side(name):
+        ...     found.append(name)
+        ...     yield
+        ...     found.append(2 * name)
+        >>> side_by_side(side("a"), side("b"))
+        >>> found
+        ['a', 'b', 'aa', 'bb']
+    """
+    workers = _WORKERS.get()
+    with torch.no_grad():
+        if workers is not None and not alone:
+            workers.partner.run(one, other)
+        else:
+            for _ in zip(one, other, strict=True):
+                pass
