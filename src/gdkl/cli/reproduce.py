@@ -53,7 +53,7 @@ def reproduce(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Seeds 0 … N−1: splits of uci (10), classes (5) or large (3), networks of fewshot (3) or cifar (1).",
+            help="Seeds 0 … N−1 (large: from 3 on): uci 10, classes 5, large 3 splits; fewshot 3, cifar 1 networks.",
             min=1,
             show_default=False,
         ),

@@ -1,7 +1,8 @@
 """Regression on tables too large for exact inference: GDKL with inducing points beside what it is compared with.
 
-Not an experiment of the paper, which has inducing points for images alone. Three 90/10 splits of all rows; nothing of
-the library was chosen on their test rows: a tenth of the training rows was taken for that.
+Not an experiment of the paper, which has inducing points for images alone. Three 90/10 splits of all rows. Settings
+were chosen on a tenth of the training rows; but the number of epochs was settled after test scores of splits 0 to 2 had
+been seen, so those that are reported begin with split 3.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Protocol:
     """Settings of a run.
 
     Attributes:
-        seeds: Splits s = 0 … seeds − 1, those of the published code; s also seeds the model.
+        seeds: Number of splits, cut as the published code cuts them; a split's number also seeds the model.
+        first_seed: Number of the first.
         epochs: Times that the two sparse methods see every row.
         batch_size: Rows a step.
         n_inducing: Inducing points.
@@ -66,6 +68,7 @@ class Protocol:
     """
 
     seeds: int = 3
+    first_seed: int = 3
     epochs: int = 30
     batch_size: int = 512
     n_inducing: int = 128
@@ -117,7 +120,7 @@ def run(
         "versions": versions(device),
         "splits": splits,
     }
-    for seed in range(len(splits), protocol.seeds):
+    for seed in range(protocol.first_seed + len(splits), protocol.first_seed + protocol.seeds):
         train, test = datasets.published_split(len(X), seed)
         if method is Method.GDKL_EXACT:
             # The published order is random already.
