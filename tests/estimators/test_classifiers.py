@@ -211,6 +211,16 @@ def test_recombined_rows_are_for_tables_unless_asked_for():
     assert not np.allclose(default.predict_proba(X), without.predict_proba(X), atol=1e-3)
 
 
+def test_a_few_rows_that_are_all_right_do_not_make_certain():
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 2
+    X = rng.normal(size=(30, 2)) + 8 * y[:, None]
+    model = MAKERS["nn"](calibrate="temperature").fit(X, y)
+    assert model.score(X, y) == 1
+    # Six held-out rows, all right, would say zero.
+    assert 0.2 < model.temperature_ < 1
+
+
 def test_a_temperature_mends_an_overconfident_network():
     X, y = table(240, classes=3, seed=3)
     rng = np.random.default_rng(0)

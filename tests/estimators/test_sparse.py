@@ -186,7 +186,7 @@ def _loader_of(batches):
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"batch_size": 1}, OptionError, "batch_size=1 cannot be split"),
+        ({"batch_size": 1}, OptionError, "batch_size=1 is not allowed.*at least 2"),
         ({"batch_size": 0}, OptionError, "batch_size=0"),
         ({"n_inducing": 500}, DataError, "n_inducing=500 is more than the 100 training rows"),
         ({"n_inducing": 0}, OptionError, "n_inducing=0"),

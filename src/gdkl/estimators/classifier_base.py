@@ -40,8 +40,9 @@ PREDICTION_SAMPLES = 1024
 _IMAGES_AT_A_TIME = 512
 #: Part of each class's rows that a temperature is fitted on.
 _HELD_OUT = 0.2
-#: How far from one a temperature by leave-one-out is expected to be: the deviation of its logarithm.
-_LEFT_OUT_SPREAD = 0.5
+#: How far from one a temperature is expected to be: the deviation of its logarithm. A dozen held-out rows that are all
+#: labelled rightly would otherwise make every prediction certain, and the first wrong one endlessly so.
+_SPREAD = 0.5
 
 AnyModel = FittedModel | FittedNetwork
 
@@ -201,14 +202,14 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         log_probs = self._log_probs(model, data.rows[:, held_out], seed).mean(dim=0)
         labels = data.labels[0, held_out].to(log_probs.device)
         interrupted = model.outcome is not None and model.outcome.interrupted
-        return best_temperature(log_probs, labels), model if interrupted else None
+        return best_temperature(log_probs, labels, spread=_SPREAD), model if interrupted else None
 
     def _left_out_temperature(self, left_out: LeftOut, labels: Tensor, seed: int) -> float:
         """The temperature that suits each training row's label, predicted from all others."""
         latents, noise = left_out
         base = base_samples(PREDICTION_SAMPLES, latents.mean.shape[1], seed)
         log_probs = _mixture(class_log_probs(latents, self._likelihood, noise.to(latents.mean), base))[0]
-        return best_temperature(log_probs, labels, spread=_LEFT_OUT_SPREAD)
+        return best_temperature(log_probs, labels, spread=_SPREAD)
 
     def _adopt(
         self, model: AnyModel, scaler: TableScaler | ImageScaler, sampling_seed: int, temperature: float

@@ -54,11 +54,10 @@ class StudentOptions:
         inference = getattr(self, "inference", "auto")
         if inference not in _INFERENCES:
             raise OptionError(f"inference={inference!r} is not known: use one of {', '.join(_INFERENCES)}.")
-        for name in ("n_inducing", "batch_size"):
+        # Half of a batch informs the guide about the other.
+        for name, low in (("n_inducing", 1), ("batch_size", 2)):
             if (value := getattr(self, name, None)) is not None:
-                check_number(name, value, low=1, strict=False, integer=True)
-        if getattr(self, "batch_size", None) == 1:
-            raise OptionError("batch_size=1 cannot be split into two halves: use at least 2.")
+                check_number(name, value, low=low, strict=False, integer=True)
         if (self.tol is None) != (self.patience is None):
             raise OptionError("tol and patience go together: give both to stop early, or neither.")
         network_builder(self.feature_net)

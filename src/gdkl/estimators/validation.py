@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -31,8 +32,11 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         _check_columns_numeric(X)
     elif hasattr(X, "toarray"):
         raise DataError("X is a sparse matrix, which is not supported: pass X.toarray().")
-    elif X is None or isinstance(X, (str, dict, set)):
-        raise DataError(f"X is {type(X).__name__}: give rows as an array, a DataFrame or a list of lists.")
+    elif X is None or isinstance(X, (str, dict, set, Iterator)) or hasattr(X, "dataset"):
+        raise DataError(
+            f"X is {type(X).__name__}: give rows as an array, a DataFrame or a list of lists (a Dataset or DataLoader "
+            "can be fitted, by GDKL and DKL, not predicted)."
+        )
     elif (dimensions := np.asarray(X).ndim) != 2:
         raise DataError(
             f"X is {dimensions}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
