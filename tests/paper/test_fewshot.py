@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gdkl import GdklError, datasets, infinite, metrics
 from gdkl.cli.app import app
-from gdkl.paper import fewshot, fewshot_data, fewshot_table, published
+from gdkl.paper import fewshot, fewshot_data, fewshot_table, image_runs, published
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
 from gdkl.training import Callback
 
@@ -145,7 +145,7 @@ class TestRuns:
         rng = np.random.default_rng(0)
         probs = rng.dirichlet(np.ones(3), size=60)
         task = fewshot_data.FewShotTask(None, None, None, rng.integers(3, size=60), 3, "")
-        found = fewshot._scores(probs, task)
+        found = image_runs.class_scores(probs, task.test_labels)
         assert found["log_likelihood"] == pytest.approx(-metrics.nll(probs, task.test_labels))
         assert found["mean_confidence"] == pytest.approx(probs.max(axis=1).mean())
 

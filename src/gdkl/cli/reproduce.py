@@ -1,4 +1,4 @@
-"""``gdkl reproduce``: run one of the paper's experiments and print our figures beside the paper's."""
+"""``gdkl reproduce``: run one of the experiments, the paper's or our own, and print our figures beside the paper's."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help="fewshot: runs at a time, each a process.", min=1)] = 1,
     together: Annotated[bool, typer.Option("--together", help="fewshot: train the seeds as one batch.")] = False,
 ) -> None:
-    """Run one of the paper's experiments, all seeds, and print our figures beside the paper's.
+    """Run an experiment of the paper (uci, fewshot, cifar) or our own (classes, large) and print all figures.
 
     Result files hold seeds, settings and versions. A file that is already there with the same settings is kept, so that
     an interrupted command goes on where it stopped; fewshot and cifar go on within a run as well. cifar may be started

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gdkl import datasets, metrics
+from gdkl import datasets
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
 from gdkl.guide import fit_class_batch_guide, subset_size
 from gdkl.methods import FittedModel, SparseOptions, fit_sparse_dkl_classes, fit_sparse_gdkl_classes
@@ -28,6 +28,7 @@ from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import DEVIATIONS, MEANS, stratified_indices
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
+from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, class_scores, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
 from gdkl.training import ALONE, Callback, ImageBatches, RotatingCheckpoint, Schedule, World
@@ -40,13 +41,8 @@ INDUCING = {"cifar10": 10, "cifar100": 200}
 #: Samples of the latent functions in prediction.
 PREDICTION_SAMPLES = 320
 
-#: Test images that a network sees at a time.
-_IMAGES_AT_A_TIME = 1000
-
 #: Which training images are held out: one draw for all runs.
 _HOLDOUT_SEED = 0
-
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Method(StrEnum):
@@ -99,8 +95,7 @@ class Protocol:
     holdout: int = 0
 
     def __post_init__(self) -> None:
-        if self.algebra not in _DTYPES:
-            raise OptionError(f"algebra={self.algebra!r} is not known: use {' or '.join(_DTYPES)}.")
+        algebra_dtype(self.algebra)
         if self.epochs < 1:
             raise OptionError(f"epochs={self.epochs!r} must be at least 1.")
         if not self.guide_scale > 0:
@@ -261,14 +256,14 @@ def run_task(
         world=world,
     )
     per_epoch = source.rows // (source.batch_size * world.size)
-    timer = _StepTimer()
+    timer = StepTimer()
     options = SparseOptions(
         Schedule(protocol.epochs * per_epoch, protocol.learning_rate, milestones=(0.5, 0.75)),
         protocol.n_inducing or INDUCING[run.dataset],
         feature_net=lambda _: _network(protocol, task, device),
         weight_decay=protocol.weight_decay,
         momentum=protocol.momentum,
-        algebra=_DTYPES[protocol.algebra],
+        algebra=algebra_dtype(protocol.algebra),
         compile=compile_network,
         graph=graph,
         seed=run.seed,
@@ -278,7 +273,7 @@ def run_task(
     )
     started = time.perf_counter()
     model = _fit(run, source, task, options)
-    _wait(device)
+    wait_for(device)
     seconds = time.perf_counter() - started
     if model.outcome is not None and model.outcome.interrupted:
         raise KeyboardInterrupt
@@ -296,9 +291,9 @@ def run_task(
         # Of this process: a run that went on from a checkpoint has trained before.
         "fit_seconds": round(seconds, 2),
         "predict_seconds": round(time.perf_counter() - started, 2),
-        "seconds_per_step": None if not timer.steps else round(timer.seconds / timer.steps, 5),
+        "seconds_per_step": timer.seconds_per_step,
         "steps_of_this_process": timer.steps,
-        "splits": [{"seed": run.seed, "test": _scores(probs, task.test_labels)}],
+        "splits": [{"seed": run.seed, "test": class_scores(probs, task.test_labels)}],
     }
 
 
@@ -324,7 +319,7 @@ def _network(protocol: Protocol, task: Task, device: torch.device) -> nn.Module:
     net = WideResNet(protocol.depth, protocol.widen_factor, protocol.dropout, in_channels=shape[0])
     if device.type == "cuda":
         net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    return ImageFeatures(net, shape, _DTYPES[protocol.algebra])
+    return ImageFeatures(net, shape, algebra_dtype(protocol.algebra))
 
 
 @torch.no_grad()
@@ -343,42 +338,8 @@ def probabilities(model: FittedModel, source: ImageBatches, task: Task, seed: in
     )
     base = base_samples(PREDICTION_SAMPLES, task.classes, seed)
     found: list[Tensor] = []
-    for index in torch.arange(len(task.test_labels), device=source.device).split(_IMAGES_AT_A_TIME):
+    for index in torch.arange(len(task.test_labels), device=source.device).split(IMAGES_AT_A_TIME):
         latents = model.marginals(tests.plain(index)[None])
         noise = model.noise.to(latents.mean)
         found.append(class_log_probs(latents, ClassLikelihood.DIRICHLET, noise, base.to(latents.mean))[0].T)
     return torch.cat(found).double().exp().cpu().numpy()
-
-
-def _scores(probs: FloatArray, labels: NDArray[np.int64]) -> dict[str, float]:
-    probs = probs / probs.sum(axis=1, keepdims=True)
-    scores = metrics.class_summary(probs, labels)
-    return {
-        "log_likelihood": -scores.pop("nll"),
-        **scores,
-        "mean_confidence": float(np.max(probs, axis=1).mean()),
-    }
-
-
-class _StepTimer(Callback):
-    """Counts steps and the time they take, without reading anything off the device."""
-
-    every = 100
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.seconds = 0.0
-        self._last: tuple[int, float] | None = None
-
-    def on_step(self, report: Any) -> None:
-        """Add the steps since the last call; the first call, which holds warming up, only starts the clock."""
-        now = time.perf_counter()
-        if self._last is not None:
-            self.steps += report.step - self._last[0]
-            self.seconds += now - self._last[1]
-        self._last = (report.step, now)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -14,12 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor, nn
 
-from gdkl import metrics
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
 from gdkl.guide import ClassGuide, fit_class_guide
 from gdkl.methods import (
@@ -36,17 +34,13 @@ from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, load_task, normalise
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
+from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, class_scores, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
 from gdkl.training import Callback, Checkpoint, Schedule, seeded
 
 #: Samples of the latent functions in prediction.
 PREDICTION_SAMPLES = 1024
-
-#: Test images that a network sees at a time.
-_IMAGES_AT_A_TIME = 1000
-
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Method(StrEnum):
@@ -119,15 +113,14 @@ class Protocol:
     algebra: str = "float64"
 
     def __post_init__(self) -> None:
-        if self.algebra not in _DTYPES:
-            raise OptionError(f"algebra={self.algebra!r} is not known: use {' or '.join(_DTYPES)}.")
+        algebra_dtype(self.algebra)
         if self.guide_scale is not None and not self.guide_scale > 0:
             raise OptionError(f"guide_scale={self.guide_scale!r} must be positive.")
 
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the Gaussian processes."""
-        return _DTYPES[self.algebra]
+        return algebra_dtype(self.algebra)
 
 
 @dataclass(frozen=True)
@@ -238,14 +231,14 @@ def run_task(
         KeyboardInterrupt: If the user stopped it: what is half done is no result.
     """
     protocol = run.protocol
-    counter = _StepCounter()
+    counter = StepTimer()
     data = _training_data(task, protocol, device)
     started = time.perf_counter()
     guide = None if not run.method.guided else _guide(run, data, task.train_images.shape[1:])
-    _wait(device)
+    wait_for(device)
     prepared = time.perf_counter()
     model = _fit(run, data, guide, task, [counter, *callbacks], checkpoint)
-    _wait(device)
+    wait_for(device)
     seconds = time.perf_counter() - prepared
     if model.outcome is not None:
         if model.outcome.interrupted:
@@ -262,37 +255,17 @@ def run_task(
         "guide_fit": None if guide is None else _guide_summary(guide),
         "guide_seconds": round(prepared - started, 3),
         "fit_seconds": round(seconds, 2),
-        # Of the steps of this process: a run that went on from a checkpoint has taken others before.
-        "seconds_per_step": None if not counter.steps else round(counter.seconds / counter.steps, 5),
+        "seconds_per_step": counter.seconds_per_step,
     }
     probabilities = _probabilities(model, task, run, device)
     return [
         {
             **shared,
             "seed": seed,
-            "splits": [{"seed": seed, "test": _scores(probs, task)}],
+            "splits": [{"seed": seed, "test": class_scores(probs, task.test_labels)}],
         }
         for seed, probs in zip(run.seeds, probabilities, strict=True)
     ]
-
-
-class _StepCounter(Callback):
-    """Counts steps and the time they take, without reading anything off the device."""
-
-    every = 50
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.seconds = 0.0
-        self._last: tuple[int, float] | None = None
-
-    def on_step(self, report: Any) -> None:
-        """Add the steps since the last call; the first call, which holds warming up, only starts the clock."""
-        now = time.perf_counter()
-        if self._last is not None:
-            self.steps += report.step - self._last[0]
-            self.seconds += now - self._last[1]
-        self._last = (report.step, now)
 
 
 def _training_data(task: FewShotTask, protocol: Protocol, device: torch.device) -> ClassData:
@@ -363,7 +336,7 @@ def _fit(
             model = fit_dkl_classes(data, options)
         else:
             model = fit_nn_classes(data, options)
-    model.most_rows = _IMAGES_AT_A_TIME
+    model.most_rows = IMAGES_AT_A_TIME
     return model
 
 
@@ -398,18 +371,3 @@ def _probabilities(
         log_probs = class_log_probs(one, ClassLikelihood.DIRICHLET, noise[member : member + 1], base)
         found.append(log_probs[0].T.double().exp().cpu().numpy())
     return found
-
-
-def _scores(probs: FloatArray, task: FewShotTask) -> dict[str, float]:
-    probs = probs / probs.sum(axis=1, keepdims=True)
-    scores = metrics.class_summary(probs, task.test_labels)
-    return {
-        "log_likelihood": -scores.pop("nll"),
-        **scores,
-        "mean_confidence": float(np.max(probs, axis=1).mean()),
-    }
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

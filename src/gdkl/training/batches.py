@@ -6,6 +6,7 @@ unbroken one would have seen.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -141,74 +142,15 @@ class Epochs:
         return self._order[1][start : start + self.batch_size]
 
 
-class TensorBatches:
-    """Rows and targets that lie in memory, on the device, ready to be learned from.
+class NumberedBatches(ABC):
+    """Batches of rows that can be had by their positions, wherever they lie.
 
     Args:
-        rows: ``(n, d)``.
-        targets: ``(outputs, n)`` or class numbers ``(n,)``.
-        batch_size: Rows a step.
-        seed: Of the order.
-        world: Which process this is.
+        epochs: Positions of each step's rows.
     """
 
-    def __init__(self, rows: Tensor, targets: Tensor, batch_size: int, seed: int, world: World = ALONE):
-        if targets.shape[-1] != rows.shape[0]:
-            raise DataError(f"rows {tuple(rows.shape)} and targets {tuple(targets.shape)} do not fit.")
-        self._rows, self._targets = rows, targets
-        self._epochs = Epochs(rows.shape[0], batch_size, seed, world)
-
-    @property
-    def rows(self) -> int:
-        """Number of training rows."""
-        return self._rows.shape[0]
-
-    @property
-    def batch_size(self) -> int:
-        """Rows a step."""
-        return self._epochs.batch_size
-
-    def batch(self, step: int) -> Batch:
-        """The batch of a step."""
-        return self.take(self._epochs.index(step))
-
-    def sample(self, count: int, seed: int) -> Batch:
-        """Some rows drawn at random."""
-        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
-        return self.take(order[:count])
-
-    def take_pair(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows and targets at given positions."""
-        batch = self.take(index)
-        return batch.rows, batch.targets
-
-    def take(self, index: Tensor) -> Batch:
-        """Rows at given positions, in that order."""
-        index = index.to(self._rows.device)
-        return Batch(self._rows.index_select(0, index), self._targets.index_select(-1, index), index)
-
-
-class ArrayBatches:
-    """Rows that stay where they are, in an array or a memory-mapped file, and are scaled a batch at a time.
-
-    Args:
-        rows: Number of training rows.
-        fetch: From ascending positions to scaled rows and targets of them, on the device.
-        batch_size: Rows a step.
-        seed: Of the order.
-        world: Which process this is.
-    """
-
-    def __init__(
-        self,
-        rows: int,
-        fetch: Callable[[np.ndarray[Any, Any]], tuple[Tensor, Tensor]],
-        batch_size: int,
-        seed: int,
-        world: World = ALONE,
-    ):
-        self._fetch = fetch
-        self._epochs = Epochs(rows, batch_size, seed, world)
+    def __init__(self, epochs: Epochs):
+        self._epochs = epochs
 
     @property
     def rows(self) -> int:
@@ -233,6 +175,56 @@ class ArrayBatches:
         """Rows and targets at given positions."""
         batch = self.take(index)
         return batch.rows, batch.targets
+
+    @abstractmethod
+    def take(self, index: Tensor) -> Batch:
+        """Rows at given positions, in that order."""
+
+
+class TensorBatches(NumberedBatches):
+    """Rows and targets that lie in memory, on the device, ready to be learned from.
+
+    Args:
+        rows: ``(n, d)``.
+        targets: ``(outputs, n)`` or class numbers ``(n,)``.
+        batch_size: Rows a step.
+        seed: Of the order.
+        world: Which process this is.
+    """
+
+    def __init__(self, rows: Tensor, targets: Tensor, batch_size: int, seed: int, world: World = ALONE):
+        if targets.shape[-1] != rows.shape[0]:
+            raise DataError(f"rows {tuple(rows.shape)} and targets {tuple(targets.shape)} do not fit.")
+        super().__init__(Epochs(rows.shape[0], batch_size, seed, world))
+        self._rows, self._targets = rows, targets
+
+    def take(self, index: Tensor) -> Batch:
+        """Rows at given positions, in that order."""
+        index = index.to(self._rows.device)
+        return Batch(self._rows.index_select(0, index), self._targets.index_select(-1, index), index)
+
+
+class ArrayBatches(NumberedBatches):
+    """Rows that stay where they are, in an array or a memory-mapped file, and are scaled a batch at a time.
+
+    Args:
+        rows: Number of training rows.
+        fetch: From ascending positions to scaled rows and targets of them, on the device.
+        batch_size: Rows a step.
+        seed: Of the order.
+        world: Which process this is.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        fetch: Callable[[np.ndarray[Any, Any]], tuple[Tensor, Tensor]],
+        batch_size: int,
+        seed: int,
+        world: World = ALONE,
+    ):
+        super().__init__(Epochs(rows, batch_size, seed, world))
+        self._fetch = fetch
 
     def take(self, index: Tensor) -> Batch:
         """Rows at given positions, in that order."""

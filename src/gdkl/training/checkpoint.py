@@ -69,15 +69,7 @@ class Checkpoint:
 
     def save(self, step: int, module: nn.Module, optimiser: torch.optim.Optimizer, device: torch.device) -> None:
         """Save the state after a step, whole or not at all."""
-        state: dict[str, Any] = {
-            "run": self.run,
-            "step": step,
-            "module": module.state_dict(),
-            "optimiser": optimiser.state_dict(),
-            "generator": torch.get_rng_state(),
-        }
-        if device.type == "cuda":
-            state["device_generator"] = torch.cuda.get_rng_state(device)
+        state = training_state(self.run, step, module, optimiser, device)
         stream = io.BytesIO()
         torch.save(state, stream)
         write_atomically(self.path, lambda file: file.write(stream.getbuffer()))
@@ -86,3 +78,19 @@ class Checkpoint:
     def remove(self) -> None:
         """Forget the run: its result is written."""
         self.path.unlink(missing_ok=True)
+
+
+def training_state(
+    run: str, step: int, module: nn.Module, optimiser: torch.optim.Optimizer, device: torch.device
+) -> dict[str, Any]:
+    """Everything that a run needs to go on after a step as if it had never stopped."""
+    state: dict[str, Any] = {
+        "run": run,
+        "step": step,
+        "module": module.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "generator": torch.get_rng_state(),
+    }
+    if device.type == "cuda":
+        state["device_generator"] = torch.cuda.get_rng_state(device)
+    return state

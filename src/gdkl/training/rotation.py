@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.numerics import DataError, GdklWarning, write_atomically
+from gdkl.training.checkpoint import training_state
 
 #: How many checkpoints are kept: the newest, and the one before in case the newest is damaged.
 _KEPT = 2
@@ -117,15 +118,7 @@ class RotatingCheckpoint:
         Returns:
             Whether it was written; a warning tells why not.
         """
-        state: dict[str, Any] = {
-            "run": self.run,
-            "step": step,
-            "module": module.state_dict(),
-            "optimiser": optimiser.state_dict(),
-            "generator": torch.get_rng_state(),
-        }
-        if device.type == "cuda":
-            state["device_generator"] = torch.cuda.get_rng_state(device)
+        state = training_state(self.run, step, module, optimiser, device)
         self._saved_at = time.monotonic()
         try:
             write_checkpoint(self.file(step), state)
