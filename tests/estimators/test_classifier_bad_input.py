@@ -85,6 +85,7 @@ BAD_OPTIONS = {
     "momentum": (1.0, "momentum=1.0.*below 1"),
     "guide": ("best", "guide='best'.*'auto'"),
     "guide_scale": (0.0, "guide_scale=0.0.*above 0"),
+    "guide_share": (1.5, "guide_share=1.5.*from 0 to 1"),
     "inference": ("magic", "inference='magic'.*auto, exact"),
     "device": ("toaster", "device='toaster'.*cpu"),
     "dtype": ("float16", "dtype='float16'.*float64"),

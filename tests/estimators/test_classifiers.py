@@ -26,6 +26,11 @@ ALL = pytest.mark.parametrize("name", MAKERS)
 PROCESSES = pytest.mark.parametrize("name", ["gdkl", "dkl", "nngp"])
 
 
+def _alone(name):
+    """Options without a guide in the predictions."""
+    return {"guide_share": 0} if name == "gdkl" else {}
+
+
 @ALL
 @pytest.mark.parametrize("classes", [2, 3])
 def test_probabilities_are_probabilities_and_learn_something(name, classes):
@@ -52,7 +57,7 @@ def test_a_rows_probabilities_do_not_depend_on_its_batch(name):
 @PROCESSES
 def test_probabilities_follow_from_the_latents_by_the_samples(name):
     X, y = table(60)
-    model = MAKERS[name]().fit(X[:45], y[:45])
+    model = MAKERS[name](**_alone(name)).fit(X[:45], y[:45])
     p = model.predict_distribution(X[45:])
     base = base_samples(1024, 3, model.sampling_seed_).numpy()
     f = p.latent_mean[None] + np.sqrt(p.latent_variance)[None] * base[:, None, :]
@@ -153,7 +158,7 @@ def test_beta_weighs_the_guide():
 @PROCESSES
 def test_classification_as_regression(name):
     X, y = table(80)
-    model = MAKERS[name](likelihood="gaussian", calibrate=None).fit(X[:60], y[:60])
+    model = MAKERS[name](likelihood="gaussian", calibrate=None, **_alone(name)).fit(X[:60], y[:60])
     p = model.predict_distribution(X[60:])
     assert (p.mode == y[60:]).mean() > 0.8
     noise = model.model_.noise[0].numpy()
@@ -266,7 +271,7 @@ def test_an_ensemble_is_the_mean_of_its_members(name):
     if name == "nngp":
         pytest.skip("an NNGP has nothing random to make members of")
     X, y = table(50)
-    model = MAKERS[name](n_members=3, calibrate=None).fit(X[:40], y[:40])
+    model = MAKERS[name](n_members=3, calibrate=None, **_alone(name)).fit(X[:40], y[:40])
     latents = model.model_.marginals(model._scaled_rows(X[40:]))
     assert latents.mean.shape == (3, 3, 10)
     assert float(latents.mean.std(dim=0).min()) > 0

@@ -217,6 +217,8 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """Take over a trained model; `gdkl.load` comes this way too."""
         if self.image_shape_ is not None:
             model.most_rows = _IMAGES_AT_A_TIME
+            if isinstance(model, FittedModel) and model.guide is not None:
+                model.guide.most_rows = _IMAGES_AT_A_TIME
         self.model_ = model
         self.scaler_ = scaler
         self.sampling_seed_ = sampling_seed
@@ -225,8 +227,17 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self.n_iter_ = model.outcome.steps if model.outcome is not None else len(model.history)
 
     def _log_probs(self, model: AnyModel, rows: Tensor, seed: int) -> Tensor:
-        """Log probabilities of an ensemble's mixture, ``(1, classes, m)``."""
-        return _mixture(self._member_log_probs(model, rows, seed)[0])
+        """Log probabilities of the whole mixture, ``(1, classes, m)``."""
+        return self._with_guide(model, self._member_log_probs(model, rows, seed)[0], rows, seed)
+
+    def _with_guide(self, model: AnyModel, members: Tensor, rows: Tensor, seed: int) -> Tensor:
+        """Log of the mean of the members' probabilities, and of the guide's own where it has a share."""
+        own = _mixture(members)
+        if not isinstance(model, FittedModel) or model.guide is None:
+            return own
+        of_guide = _mixture(self._member_log_probs(model.guide, rows, seed)[0])
+        shares = own.new_tensor([1 - model.guide_share, model.guide_share])
+        return torch.logsumexp(torch.stack([own, of_guide.to(own)]) + shares.log()[:, None, None, None], dim=0)
 
     def _member_log_probs(self, model: AnyModel, rows: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Each member's log probabilities, and means and variances of its latent functions."""
@@ -236,13 +247,16 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         return log_probs, latents.mean, latents.variance
 
     def predict_distribution(self, X: Any) -> ClassPredictive:
-        """The whole predictive distribution at new rows or images: probabilities and the latent functions."""
+        """The whole predictive distribution at new rows or images: probabilities and the latent functions.
+
+        Where a guide has a share of the probabilities (`GDKLClassifier`), the latent functions are the student's alone.
+        """
         rows = self._scaled_rows(X)
         log_probs, mean, variance = self._member_log_probs(self.model_, rows, self.sampling_seed_)
         # Law of total variance over the members.
         total = variance.mean(dim=0) + mean.var(dim=0, correction=0)
         return ClassPredictive(
-            to_numpy(_mixture(log_probs)[0]).T / self.temperature_,
+            to_numpy(self._with_guide(self.model_, log_probs, rows, self.sampling_seed_)[0]).T / self.temperature_,
             self.classes_,
             to_numpy(mean.mean(dim=0)).T,
             to_numpy(total).T,

@@ -22,11 +22,11 @@ from gdkl import infinite
 from gdkl.estimators.base import RegressorBase
 from gdkl.estimators.class_files import unpack_classifier, unpack_scaler
 from gdkl.estimators.classifier_base import ClassifierBase
-from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, GuidedClassifier, NNClassifier, NNGPClassifier
 from gdkl.estimators.model_file import read_model
 from gdkl.estimators.parts import guide_kernel
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
-from gdkl.estimators.saving import SCALES
+from gdkl.estimators.saving import GUIDE, SCALES
 from gdkl.estimators.scaling import Scaler
 from gdkl.gp import ExactPosterior, GPyTorchKernel, KernelFunction, ScaledKernel, SparsePosterior, rbf_kernel
 from gdkl.guide import as_kernel_function
@@ -135,13 +135,28 @@ def _unpack_model(
     embed = _unpack_network(tensors, header, factories, columns)
     if "kernel" not in header:
         return FittedNetwork(cast(Members, embed), int(header["shape"]["outputs"]))
+    model = FittedModel(embed, _unpack_posterior(tensors, header, options, factories, estimator))
+    # Files from before guides had a share have none, and predict as they did.
+    described = header.get("guide_model")
+    if described is not None:
+        posterior = _unpack_posterior(_under(GUIDE, tensors), described, options, factories, estimator)
+        model.guide, model.guide_share = FittedModel(nn.Identity(), posterior), float(described["share"])
+    return model
+
+
+def _unpack_posterior(
+    tensors: dict[str, Tensor],
+    header: dict[str, Any],
+    options: dict[str, Any],
+    factories: Factories,
+    estimator: RegressorBase | ClassifierBase,
+) -> ExactPosterior | SparsePosterior:
     kernel = _unpack_kernel(tensors, header, options, factories, estimator)
     features, noise, weights = (tensors[f"posterior.{name}"] for name in ("features", "noise", "weights"))
     if "posterior.reduction" in tensors:
-        sparse = SparsePosterior(kernel, features, noise, weights, tensors["posterior.reduction"])
-        return FittedModel(embed, sparse)
+        return SparsePosterior(kernel, features, noise, weights, tensors["posterior.reduction"])
     factor = _unpack_factor(tensors["posterior.factor"], int(header["shape"]["n"]))
-    return FittedModel(embed, ExactPosterior(kernel, features, noise, factor, weights))
+    return ExactPosterior(kernel, features, noise, factor, weights)
 
 
 def _unpack_factor(packed: Tensor, n: int) -> Tensor:
@@ -231,7 +246,7 @@ def _unpack_kernel(
     estimator: RegressorBase | ClassifierBase,
 ) -> KernelFunction:
     if header["kernel"] == "scaled":
-        if isinstance(estimator, NNGPClassifier):
+        if isinstance(estimator, GuidedClassifier):
             function = estimator._kernel_function(guide_kernel(estimator.guide_))
         else:
             function = as_kernel_function(guide_kernel(options["guide"]))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: Mark of a part that only the user's code can build.
 CUSTOM = "custom"
 
+#: What the names of the guide's own tensors begin with, where it takes part in predictions.
+GUIDE = "guide."
+
 #: The arrays of each scaler.
 SCALES = {
     "Scaler": ("x_mean", "x_std", "kept", "y_mean", "y_std"),
@@ -64,6 +67,12 @@ def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor],
     }
     if isinstance(model, FittedModel):
         _pack_posterior(model, tensors, header)
+        if model.guide is not None:
+            own: dict[str, Tensor] = {}
+            described: dict[str, Any] = {"share": model.guide_share}
+            _pack_posterior(model.guide, own, described)
+            tensors |= {f"{GUIDE}{name}": value for name, value in own.items()}
+            header["guide_model"] = described
     else:
         header["shape"] = {"members": model.embed.count, "outputs": model.classes}
     if isinstance(scaler, Scaler):

@@ -143,7 +143,13 @@ class ClassGuide:
 
     def predictor(self, rows: Tensor) -> ExactPosterior:
         """The guide as a model of its own, at its own best scale, conditioned on all rows ``(members, n, d)``."""
-        classes = self.targets.values.shape[-2]
+        members, classes, n = self.targets.values.shape
+        require_memory(
+            4 * members * tensor_bytes(classes, n, n, dtype=self.gram.dtype),
+            what=f"the guide's own predictions from {n} rows of {classes} classes",
+            remedy="Train on fewer rows; GDKLClassifier does without them with guide_share=0.",
+            device=rows.device,
+        )
         scale = (self.own_scale / self.normaliser).unsqueeze(-1).expand(-1, classes).contiguous()
         noise = self.noise.unsqueeze(-1).expand(-1, classes).contiguous()
         # The scale is in the precision of the algebra, and so is what it multiplies.

@@ -23,6 +23,9 @@ class FittedModel:
         outcome: How training ended; None where there was no training loop.
         left_out: Beliefs about each training row given the labels of all others, where a calibration asks for them.
         most_rows: Rows that the network may see at a time, where its own memory counts; None for no limit.
+        guide: The guide as a model of its own, where it has a share of the predicted probabilities. `marginals` and
+            `covariance` are without it.
+        guide_share: That share.
     """
 
     embed: nn.Module
@@ -31,6 +34,8 @@ class FittedModel:
     outcome: TrainingOutcome | None = None
     left_out: LeftOut | None = None
     most_rows: int | None = None
+    guide: FittedModel | None = None
+    guide_share: float = 0.0
 
     @property
     def noise(self) -> Tensor:

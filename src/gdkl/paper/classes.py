@@ -45,7 +45,9 @@ class Method(StrEnum):
     """What `gdkl reproduce classes` can run."""
 
     GDKL = "gdkl"
-    """The guided objective."""
+    """The guided objective, the estimator as it comes: half of a prediction is the student's, half its guide's."""
+    GDKL_STUDENT = "gdkl_student"
+    """The student alone, of the same training."""
     DKL = "dkl"
     """Deep kernel by evidence."""
     NNGP = "nngp"
@@ -134,8 +136,9 @@ def _plain_options(model: Any) -> dict[str, Any]:
 def _make(method: Method, protocol: Protocol, seed: int, columns: int, device: torch.device) -> Any:
     """A fresh model."""
     place: dict[str, Any] = {"random_state": seed, "device": str(device)}
-    if method is Method.GDKL:
-        return GDKLClassifier(**place, **_steps(protocol.gdkl_iterations))
+    if method in (Method.GDKL, Method.GDKL_STUDENT):
+        alone = {"guide_share": 0.0} if method is Method.GDKL_STUDENT else {}
+        return GDKLClassifier(**place, **alone, **_steps(protocol.gdkl_iterations))
     if method in (Method.DKL, Method.DKL_LOO):
         calibrate = "loo" if method is Method.DKL_LOO else None
         return DKLClassifier(**place, calibrate=calibrate, **_steps(protocol.other_iterations))

@@ -1,0 +1,166 @@
+"""The guide's own share of a classifier's probabilities: how it is mixed in, when there is none, and what it leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from classifier_cases import MAKERS, images, table
+from scipy.special import log_softmax
+from sklearn.base import clone
+
+import gdkl
+from gdkl import GDKLClassifier, GdklError, infinite
+
+OPTIONS = pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"calibrate": None},
+        {"likelihood": "gaussian"},
+        {"n_members": 2},
+        {"guide": "auto"},
+        {"guide": infinite.mlp(1, activation="erf"), "dtype": "float32"},
+    ],
+)
+
+
+def _untempered(model, X):
+    """Probabilities before the temperature."""
+    return np.exp(log_softmax(model.predict_log_proba(X) * model.temperature_, axis=1))
+
+
+@OPTIONS
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_prediction_is_the_mean_of_student_and_guide(options, classes):
+    X, y = table(60, classes)
+    share = 0.3
+    mixed, student = (
+        MAKERS["gdkl"](**options, guide_share=w).fit(X[:40], y[:40]).predict_distribution(X) for w in (share, 0)
+    )
+    alone = {name: value for name, value in options.items() if name != "n_members"}
+    guide_model = MAKERS["nngp"](**{"calibrate": "loo", **alone}).fit(X[:40], y[:40])
+    model = MAKERS["gdkl"](**options, guide_share=share).fit(X[:40], y[:40])
+    assert model.guide_share_ == share
+    # Student and guide share one temperature, and the mixture is what it is applied to.
+    assert model.temperature_ == guide_model.temperature_
+    parts = [np.exp(log_softmax(p * model.temperature_, axis=1)) for p in (student.log_probs, _log(guide_model, X))]
+    expected = (1 - share) * parts[0] + share * parts[1]
+    tolerance = 1e-5 if options.get("dtype") == "float32" else 1e-9
+    np.testing.assert_allclose(_untempered(model, X), expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(mixed.probs.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_array_equal(mixed.mode, model.classes_[expected.argmax(axis=1)])
+    # What is known of rows unlike any other stays the student's.
+    np.testing.assert_array_equal(mixed.latent_variance, student.latent_variance)
+    np.testing.assert_array_equal(mixed.latent_mean, student.latent_mean)
+
+
+def _log(model, X):
+    return model.predict_distribution(X).log_probs
+
+
+def test_a_share_of_one_is_the_guide():
+    X, y = table(50)
+    guide = MAKERS["nngp"](calibrate="loo").fit(X[:40], y[:40])
+    model = MAKERS["gdkl"](guide_share=1).fit(X[:40], y[:40])
+    np.testing.assert_allclose(model.predict_proba(X), guide.predict_proba(X), rtol=1e-12)
+
+
+def test_tables_have_a_half_of_it_and_what_has_no_use_for_it_none():
+    X, y = table(40)
+    assert MAKERS["gdkl"]().fit(X, y).guide_share_ == 0.5
+    trusting = MAKERS["gdkl"](beta=0).fit(X, y)
+    assert trusting.guide_share_ == 0
+    assert trusting.model_.guide is None
+    half, default = (MAKERS["gdkl"](guide_share=w).fit(X, y).predict_proba(X) for w in (0.5, None))
+    np.testing.assert_array_equal(half, default)
+
+
+@pytest.mark.filterwarnings("ignore::gdkl.numerics.DataWarning")
+def test_images_have_it_where_it_is_asked_for(tmp_path):
+    X, y = images()
+    plain, mixed = (MAKERS["gdkl"](feature_net=[6, 3], guide_share=w).fit(X, y) for w in (None, 0.5))
+    assert plain.guide_share_ == 0
+    guide = MAKERS["nngp"](calibrate="loo").fit(X, y)
+    expected = (_untempered(plain, X) + _untempered(guide, X)) / 2
+    np.testing.assert_allclose(_untempered(mixed, X), expected, atol=1e-6)
+    mixed.save(tmp_path / "model.gdkl")
+    np.testing.assert_array_equal(gdkl.load(tmp_path / "model.gdkl").predict_proba(X), mixed.predict_proba(X))
+
+
+def test_a_held_out_temperature_is_the_mixtures():
+    X, y = table(90, classes=3, seed=3)
+    rng = np.random.default_rng(0)
+    wrong = rng.choice(90, 25, replace=False)
+    y[wrong] = rng.integers(0, 3, 25)
+    temperatures = {
+        share: MAKERS["gdkl"](calibrate="temperature", guide_share=share).fit(X, y).temperature_
+        for share in (0, 0.5, 1)
+    }
+    assert len(set(temperatures.values())) == 3
+    guide = MAKERS["nngp"](calibrate="temperature").fit(X, y)
+    assert temperatures[1] == pytest.approx(guide.temperature_, rel=1e-6)
+
+
+def test_inducing_points_have_none():
+    X, y = table(60)
+    options = {"inference": "sparse", "n_iter": 5, "batch_size": 16, "feature_net": [8, 4]}
+    for share in (None, 0):
+        model = MAKERS["gdkl"](**options, guide_share=share).fit(X, y)
+        assert model.guide_share_ == 0
+    with pytest.raises(GdklError, match=r"guide_share=0.5 needs exact inference.*inference='exact'"):
+        MAKERS["gdkl"](**options, guide_share=0.5).fit(X, y)
+    loader = torch.utils.data.TensorDataset(torch.as_tensor(X), torch.as_tensor(y))
+    with pytest.raises(GdklError, match=r"guide_share=0.5 needs exact inference"):
+        GDKLClassifier(guide_share=0.5, n_iter=5, batch_size=16).fit(loader)
+
+
+def test_a_second_fit_follows_the_option():
+    X, y = table(40)
+    model = MAKERS["gdkl"]().fit(X, y)
+    student = clone(model).set_params(guide_share=0).fit(X, y)
+    assert student.guide_share_ == 0
+    again = model.set_params(guide_share=0).fit(X, y)
+    assert again.model_.guide is None
+    np.testing.assert_array_equal(again.predict_proba(X), student.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"n_members": 2}, {"dtype": "float32"}, {"guide": "auto"}, {"likelihood": "gaussian"}, {"guide_share": 0.9}],
+)
+def test_the_guide_is_in_the_file(options, tmp_path):
+    X, y = table(50)
+    model = MAKERS["gdkl"](**options).fit(X[:40], y[:40])
+    model.save(tmp_path / "model.gdkl")
+    loaded = gdkl.load(tmp_path / "model.gdkl")
+    assert loaded.guide_share_ == model.guide_share_ > 0
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    loaded.save(tmp_path / "again.gdkl")
+    assert (tmp_path / "again.gdkl").read_bytes() == (tmp_path / "model.gdkl").read_bytes()
+
+
+def test_a_guide_of_the_users_own_comes_back_by_its_factory(tmp_path):
+    X, y = table(40)
+
+    def plain(a, b):
+        return torch.exp(-torch.cdist(a, b))
+
+    model = MAKERS["gdkl"](guide=plain).fit(X, y)
+    model.save(tmp_path / "model.gdkl")
+    loaded = gdkl.load(tmp_path / "model.gdkl", factories={"guide": plain})
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_file_from_before_there_was_a_share_predicts_as_it_did(tmp_path):
+    X, y = table(40)
+    model = MAKERS["gdkl"](guide_share=0).fit(X, y)
+    model.save(tmp_path / "model.gdkl")
+    tensors, header = gdkl.estimators.model_file.read_model(tmp_path / "model.gdkl")
+    assert not any(name.startswith("guide.") for name in tensors)
+    del header["options"]["guide_share"]
+    gdkl.estimators.model_file.write_model(tmp_path / "old.gdkl", tensors, header)
+    old = gdkl.load(tmp_path / "old.gdkl")
+    assert old.guide_share_ == 0
+    assert old.guide_share is None
+    np.testing.assert_array_equal(old.predict_proba(X), model.predict_proba(X))
