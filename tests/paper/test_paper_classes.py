@@ -45,6 +45,21 @@ def test_scores_are_those_of_the_estimator():
         assert result["splits"][seed]["test"] == metrics.class_summary(probs, d)
 
 
+def test_the_student_asked_of_gdkls_fit_is_the_one_fitted_alone():
+    gdkl, student = classes.Method.GDKL, classes.Method.GDKL_STUDENT
+    both = classes.run_fitted("wine", gdkl, (gdkl, student), _protocol(), device=CPU)
+    for method in (gdkl, student):
+        alone = classes.run("wine", method, _protocol(), device=CPU)
+        assert [split["test"] for split in both[method]["splits"]] == [split["test"] for split in alone["splits"]]
+        assert both[method]["options"] == alone["options"]
+        assert both[method]["method"] == method
+    assert both[gdkl]["options"]["guide_share"] is None
+    assert both[student]["options"]["guide_share"] == 0
+    assert both[gdkl]["splits"][0]["test"]["nll"] != both[student]["splits"][0]["test"]["nll"]
+    with pytest.raises(OptionError, match="cannot be asked of a fitted nn"):
+        classes.run_fitted("wine", classes.Method.NN, (student,), _protocol(), device=CPU)
+
+
 def test_wrong_settings_are_refused():
     with pytest.raises(OptionError, match="iris"):
         classes.run("iris", classes.Method.NNGP, _protocol(), device=CPU)
@@ -91,6 +106,14 @@ def test_the_command_keeps_what_is_there(tmp_path):
     path.write_text(json.dumps(old | {"options": old["options"] | {"calibrate": "loo"}}))
     third = CliRunner().invoke(app, [*words, "--output", str(tmp_path)])
     assert third.stderr.count("kept") == 1
+    both = [*words[:5], "gdkl,gdkl_student", *words[6:], "--gdkl-steps", "3", "--output", str(tmp_path)]
+    fourth = CliRunner().invoke(app, both)
+    assert fourth.exit_code == 0, fourth.output
+    # One fit for both.
+    assert fourth.stderr.count("splits on") == 2
+    student = json.loads((tmp_path / "classification" / "wine-20-gdkl_student.json").read_text())
+    assert student["method"] == "gdkl_student"
+    assert CliRunner().invoke(app, both).stderr.count("kept") == 4
     wrong = CliRunner().invoke(app, [*words[:3], "boston"])
     assert wrong.exit_code == 2
     assert "unknown dataset boston: use digits" in wrong.stderr

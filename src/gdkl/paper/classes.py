@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gdkl import metrics
 from gdkl.estimators import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.methods import FittedModel
 from gdkl.numerics import DataWarning, OptionError
 from gdkl.paper.results import versions
 
@@ -89,17 +92,36 @@ def run(name: str, method: Method, protocol: Protocol, *, device: torch.device) 
     Returns:
         The result file's content: settings, versions, and the scores of every split.
     """
+    return run_fitted(name, method, (method,), protocol, device=device)[method]
+
+
+def run_fitted(
+    name: str, fitted: Method, asked: Sequence[Method], protocol: Protocol, *, device: torch.device
+) -> dict[Method, dict[str, Any]]:
+    """Fit one method on all splits of one dataset, and ask it in several ways.
+
+    Args:
+        name: The dataset.
+        fitted: What is fitted.
+        asked: Whose results are wanted: ``fitted``, and of GDKL the student too, which is trained the same with or
+            without its guide's share in predictions.
+        protocol: Settings.
+        device: Where to.
+
+    Returns:
+        Contents of the result files.
+    """
+    if not set(asked) <= {fitted, *([Method.GDKL_STUDENT] if fitted is Method.GDKL else [])}:
+        raise OptionError(f"{', '.join(asked)} cannot be asked of a fitted {fitted}.")
     if name not in DATASETS:
         raise OptionError(f"dataset {name!r} is not part of this experiment: use {', '.join(DATASETS)}.")
     if not 0 < protocol.part < 1:
         raise OptionError(f"part={protocol.part!r} must lie between 0 and 1.")
     X, y = _LOADERS[name](return_X_y=True)
-    splits: list[dict[str, Any]] = []
-    options: dict[str, Any] = {}
+    splits: dict[Method, list[dict[str, Any]]] = {method: [] for method in asked}
     for seed in range(protocol.seeds):
         train, test = train_test_split(np.arange(len(y)), train_size=protocol.part, stratify=y, random_state=seed)
-        model = _make(method, protocol, seed, X.shape[1], device)
-        options = _plain_options(model)
+        model = _make(fitted, protocol, seed, X.shape[1], device)
         started = time.perf_counter()
         with warnings.catch_warnings():
             # A few pixels of the digits are always black, and an RBF's bounds may bind: both are as they should be.
@@ -107,17 +129,30 @@ def run(name: str, method: Method, protocol: Protocol, *, device: torch.device) 
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(X[train], y[train])
         seconds = time.perf_counter() - started
-        probs: NDArray[np.float64] = model.predict_proba(X[test])
-        splits.append({"seed": seed, "fit_seconds": round(seconds, 2), "test": metrics.class_summary(probs, y[test])})
+        for method in asked:
+            speaker = model if method is fitted else _student_alone(model)
+            probs: NDArray[np.float64] = speaker.predict_proba(X[test])
+            scores = metrics.class_summary(probs, y[test])
+            splits[method].append({"seed": seed, "fit_seconds": round(seconds, 2), "test": scores})
     return {
-        "experiment": "classes",
-        "dataset": name,
-        "method": method.value,
-        "protocol": asdict(protocol),
-        "options": options,
-        "versions": versions(device),
-        "splits": splits,
+        method: {
+            "experiment": "classes",
+            "dataset": name,
+            "method": method.value,
+            "protocol": asdict(protocol),
+            "options": current_options(name, method, protocol),
+            "versions": versions(device),
+            "splits": splits[method],
+        }
+        for method in asked
     }
+
+
+def _student_alone(model: GDKLClassifier) -> GDKLClassifier:
+    """The same fitted model without its guide's share in predictions."""
+    student = copy(model)
+    student.model_ = replace(cast(FittedModel, model.model_), guide=None, guide_share=0.0)
+    return student
 
 
 def current_options(name: str, method: Method, protocol: Protocol) -> dict[str, Any]:
