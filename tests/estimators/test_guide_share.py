@@ -66,14 +66,14 @@ def test_a_share_of_one_is_the_guide():
     np.testing.assert_allclose(model.predict_proba(X), guide.predict_proba(X), rtol=1e-12)
 
 
-def test_tables_have_a_half_of_it_and_what_has_no_use_for_it_none():
+def test_tables_have_it_and_what_has_no_use_for_it_does_not():
     X, y = table(40)
-    assert MAKERS["gdkl"]().fit(X, y).guide_share_ == 0.5
+    assert MAKERS["gdkl"]().fit(X, y).guide_share_ == 0.75
     trusting = MAKERS["gdkl"](beta=0).fit(X, y)
     assert trusting.guide_share_ == 0
     assert trusting.model_.guide is None
-    half, default = (MAKERS["gdkl"](guide_share=w).fit(X, y).predict_proba(X) for w in (0.5, None))
-    np.testing.assert_array_equal(half, default)
+    given, default = (MAKERS["gdkl"](guide_share=w).fit(X, y).predict_proba(X) for w in (0.75, None))
+    np.testing.assert_array_equal(given, default)
 
 
 @pytest.mark.filterwarnings("ignore::gdkl.numerics.DataWarning")

@@ -48,7 +48,7 @@ class Method(StrEnum):
     """What `gdkl reproduce classes` can run."""
 
     GDKL = "gdkl"
-    """The guided objective, the estimator as it comes: half of a prediction is the student's, half its guide's."""
+    """The guided objective, the estimator as it comes: its guide has a share of the predictions."""
     GDKL_STUDENT = "gdkl_student"
     """The student alone, of the same training."""
     DKL = "dkl"
