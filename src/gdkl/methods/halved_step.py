@@ -104,7 +104,10 @@ def halved_step(problem: HalvedProblem, *, alone: bool = False) -> HalvedGradien
             number at all, without a word, as torch's do.
     """
     step = _HalvedStep(problem)
-    side_by_side(step.observed_side(), step.held_out_side(), alone=alone)
+    if alone:
+        step.undivided()
+    else:
+        side_by_side(step.observed_side(), step.held_out_side())
     return step.gradients()
 
 
@@ -123,21 +126,28 @@ class _HalvedStep:
         self.trace = self.along = self.total = 0.0
         self.network = [torch.from_numpy(value) for value in problem.network]
 
+    def undivided(self) -> None:
+        """Both sides as one, without meetings: half as many operations, each twice as long."""
+        n1, n = self.n1, len(self.problem.rows)
+        self._forward(0, n)
+        features = self._features(0, n)
+        E = _extended(features, features[:n1].mean(axis=0))
+        self.E1, self.E2 = E[:, :n1], E[:, n1:]
+        K = self._kernel(E, self.E1)
+        self.K21 = K[n1:]
+        self._condition(K[:n1])
+        self._held_out(0, 0, n - n1)
+        self._pull_observed()
+        self._backward(0, n)
+
     def observed_side(self) -> Generator[None]:
         """The network's pass over the observed rows, K₁₁ and its factor; half of the held-out rows between them."""
-        n1, noise = self.n1, self.problem.noise
+        n1 = self.n1
         self._forward(0, n1 // 2)
         yield
         features = self._features(0, n1)
         self.E1 = _extended(features, features.mean(axis=0))
-        C = self._kernel(self.E1, self.E1)
-        C.flat[:: n1 + 1] = self.problem.scale + noise
-        self.K11 = C
-        self.L = _factor(C, self.problem.name)
-        y1 = torch.from_numpy(self.problem.targets[:n1]).unsqueeze(-1)
-        v = torch.linalg.solve_triangular(self.L, y1, upper=False)
-        self.alpha = torch.linalg.solve_triangular(self.L.mT, v, upper=True).squeeze(-1).numpy()
-        self.v = v.squeeze(-1).numpy()
+        self._condition(self._kernel(self.E1, self.E1))
         yield
         self._held_out(0, 0, self.cut)
         yield
@@ -166,20 +176,20 @@ class _HalvedStep:
     def gradients(self) -> HalvedGradients:
         """What both sides have found, put together."""
         _, _, _, p_variance, _, lengthscale, scale, noise, _, _ = self.problem
-        one, two = self.shares[0], self.shares[1]
+        # Sums have an order, whoever was first.
+        shares = [self.shares[side] for side in sorted(self.shares)]
         n2 = len(p_variance)
-        error = one.error + two.error
+        error = sum(share.error for share in shares)
         by_noise = 1 / (n2 * noise)
         # K₁₁ was kept with the noise on its diagonal.
         total = self.total - noise * self.trace
-        # Sums have an order, whoever was first.
         order = sorted(self.of_network)
-        along = self.along + one.along + two.along
+        along = self.along + sum(share.along for share in shares)
         return HalvedGradients(
             ell=0.5 * (_LOG_2PI + math.log(noise) + error * by_noise),
-            kl=0.5 * ((one.kl + two.kl) / n2 - 1),
+            kl=0.5 * (sum(share.kl for share in shares) / n2 - 1),
             lengthscale=-along / lengthscale**3,
-            scale=total / scale + one.of_variance + two.of_variance,
+            scale=total / scale + sum(share.of_variance for share in shares),
             noise=self.trace + 0.5 * by_noise * (n2 - error / noise),
             network=[_sum(parts) for parts in zip(*(self.of_network[start] for start in order), strict=True)],
         )
@@ -208,6 +218,17 @@ class _HalvedStep:
         K = np.matmul(E.T, b)
         torch.from_numpy(K).clamp_(LOWEST_EXPONENT + shift, shift)
         return np.exp2(K, out=K)
+
+    def _condition(self, K11: Array) -> None:
+        """Add the noise to K₁₁'s diagonal, factorise it, and solve for the observed targets."""
+        n1, noise = self.n1, self.problem.noise
+        K11.reshape(-1)[:: n1 + 1] = self.problem.scale + noise
+        self.K11 = K11
+        self.L = _factor(K11, self.problem.name)
+        y1 = torch.from_numpy(self.problem.targets[:n1]).unsqueeze(-1)
+        v = torch.linalg.solve_triangular(self.L, y1, upper=False)
+        self.alpha = torch.linalg.solve_triangular(self.L.mT, v, upper=True).squeeze(-1).numpy()
+        self.v = v.squeeze(-1).numpy()
 
     @np.errstate(all="ignore")
     def _held_out(self, side: int, start: int, end: int) -> None:
@@ -240,17 +261,16 @@ class _HalvedStep:
 
     @np.errstate(all="ignore")
     def _pull_observed(self) -> None:
-        """Gradient by the features of the observed rows, from both halves' shares."""
-        one, two = self.shares[0], self.shares[1]
-        P11 = np.add(one.G11, two.G11, out=one.G11)
+        """Gradient by the features of the observed rows, from all held-out rows' shares."""
+        shares = [self.shares[side] for side in sorted(self.shares)]
+        P11 = _sum([share.G11 for share in shares])
         for start, end in _blocks(self.n1):
             P11[start:end, start:end] *= 0.5
-        _plus_outer(P11, -(one.Wg + two.Wg), self.alpha)
+        _plus_outer(P11, -_sum([share.Wg for share in shares]), self.alpha)
         self.trace = float(P11.trace())
         np.multiply(P11, self.K11, out=P11)
         first = self.E1 @ P11.T
-        first += one.to_first
-        first += two.to_first
+        first += _sum([share.to_first for share in shares])
         self.total = float(first[-1].sum())
         first += self.E1 @ P11
         self.along = self._pull(first, self.E1, 0)
