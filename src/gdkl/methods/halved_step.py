@@ -17,10 +17,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gdkl.gp import LOWEST_EXPONENT, RELATIVE_VARIANCE_FLOOR
-from gdkl.numerics import cholesky, side_by_side
+from gdkl.numerics import cholesky_of_array, side_by_side
 
 Array = NDArray[Any]
 
@@ -224,7 +223,7 @@ class _HalvedStep:
         n1, noise = self.n1, self.problem.noise
         K11.reshape(-1)[:: n1 + 1] = self.problem.scale + noise
         self.K11 = K11
-        self.L = _factor(K11, self.problem.name)
+        self.L = cholesky_of_array(K11, name=self.problem.name)
         y1 = torch.from_numpy(self.problem.targets[:n1]).unsqueeze(-1)
         v = torch.linalg.solve_triangular(self.L, y1, upper=False)
         self.alpha = torch.linalg.solve_triangular(self.L.mT, v, upper=True).squeeze(-1).numpy()
@@ -302,15 +301,6 @@ def _sum(parts: Sequence[Array]) -> Array:
     for part in parts[1:]:
         total += part
     return total
-
-
-def _factor(C: Array, name: str) -> Tensor:
-    """L of C = LLᵀ; what goes wrong is left to `cholesky`, which adds to the diagonal or says why it cannot."""
-    try:
-        L = np.linalg.cholesky(C)
-    except np.linalg.LinAlgError:
-        return cholesky(torch.from_numpy(C), name=name)
-    return torch.from_numpy(L) if math.isfinite(L.trace()) else cholesky(torch.from_numpy(C), name=name)
 
 
 def _extended(x: Array, centre: Array) -> Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from queue import SimpleQueue
 from threading import Thread
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
@@ -73,6 +74,7 @@ class _Workers(NamedTuple):
     pool: ThreadPoolExecutor
     threads: int
     partner: _Partner
+    aside: deque[SetAside[Any]]
 
 
 _WORKERS: ContextVar[_Workers | None] = ContextVar("workers", default=None)
@@ -116,7 +118,7 @@ def shared_by_threads(threads: int) -> Generator[None]:
     ):
         torch.set_num_threads(1)
         partner = _Partner()
-        token = _WORKERS.set(_Workers(pool, threads - 1, partner))
+        token = _WORKERS.set(_Workers(pool, threads - 1, partner, deque()))
         try:
             yield
         finally:
@@ -142,11 +144,16 @@ def for_each(count: int, work: Callable[[int], T]) -> list[T]:
     results: list[T | None] = [None] * count
     # Whoever is free takes the next piece; to advance an iterator over a range is one step of the interpreter.
     todo = iter(range(count))
+    done: list[int] = []
 
     def take() -> None:
         with torch.no_grad():
             for index in todo:
                 results[index] = work(index)
+                done.append(index)
+            # Nothing left for this thread, while another has not come to its end.
+            while len(done) < count and any(pieces.take_one() for pieces in workers.aside):
+                pass
 
     futures = [workers.pool.submit(take) for _ in range(min(workers.threads, count - 1))]
     try:
@@ -156,6 +163,57 @@ def for_each(count: int, work: Callable[[int], T]) -> list[T]:
     for future in futures:
         future.result()
     return cast("list[T]", results)
+
+
+class SetAside(Generic[T]):
+    """Pieces that wait; see `set_aside`."""
+
+    def __init__(self, count: int, work: Callable[[int], T]):
+        self._todo = iter(range(count))
+        self._work = work
+        self._found: dict[int, T] = {}
+        self._failure: Exception | None = None
+
+    def take_one(self) -> bool:
+        """Compute one of the pieces; false if there was none left."""
+        index = next(self._todo, None)
+        if index is None:
+            return False
+        try:
+            self._found[index] = self._work(index)
+        except Exception as error:  # Raised where the results are asked for.
+            self._failure = error
+        return True
+
+    def results(self) -> list[T]:
+        """All results in their order, what is left computed now; not while `for_each` runs."""
+        workers = _WORKERS.get()
+        if workers is not None and self in workers.aside:
+            workers.aside.remove(self)
+        left = list(self._todo)
+        for index, value in zip(left, for_each(len(left), lambda place: self._work(left[place])), strict=True):
+            self._found[index] = value
+        if self._failure is not None:
+            raise self._failure
+        return [self._found[index] for index in range(len(self._found))]
+
+
+def set_aside(count: int, work: Callable[[int], T]) -> SetAside[T]:
+    """Pieces for later, which threads that wait for others at the end of `for_each` compute meanwhile.
+
+    Five pieces for two threads leave one of them without work for the time of a piece. Outside `shared_by_threads`
+    nothing is computed before the results are asked for.
+
+    Example:
+        >>> later = set_aside(3, lambda index: 10 * index)
+        >>> later.results()
+        [0, 10, 20]
+    """
+    pieces = SetAside(count, work)
+    workers = _WORKERS.get()
+    if workers is not None:
+        workers.aside.append(pieces)
+    return pieces
 
 
 def side_by_side(one: Generator[None], other: Generator[None], *, alone: bool = False) -> None:
