@@ -26,6 +26,9 @@ Array = NDArray[Any]
 #: Rows of a block in a product of which only the lower half is wanted.
 _BLOCK = 64
 
+#: The very overload: to choose among several takes longer than a short operation.
+_THRESHOLD_BACKWARD = cast(Any, torch.ops.aten).threshold_backward.grad_input
+
 _LOG2_E = math.log2(math.e)
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -337,4 +340,4 @@ def _plus_outer(matrix: Array, column: Array, row: Array) -> Array:
 def _only_where_positive(gradient: Array, x: Array) -> None:
     """Zero the entries of a gradient where x is not positive; NumPy would turn a mask into numbers first."""
     out = torch.from_numpy(gradient)
-    cast(Any, torch.ops.aten).threshold_backward(out, torch.from_numpy(x), 0, grad_input=out)
+    _THRESHOLD_BACKWARD(out, torch.from_numpy(x), 0, grad_input=out)
