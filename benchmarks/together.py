@@ -1,6 +1,6 @@
 """Many fits at once: folds and ensemble members trained as one batch, against one of them alone, in the same run.
 
-Run: python benchmarks/together.py [--rows 455] [--steps 200] [--device cpu]
+Run: python benchmarks/together.py [--rows 455] [--steps 300] [--device cpu]
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     """Time one fold, ten folds and an ensemble of five in turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=455)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()

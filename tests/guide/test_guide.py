@@ -138,3 +138,20 @@ def test_what_cannot_guide_is_refused():
         fit_guide(as_kernel_function(lambda a, b: torch.zeros(len(a), len(b))), x, y)
     with pytest.raises(DataError, match="not finite"):
         fit_by_evidence(torch.full((1, 2, 2), torch.nan), torch.zeros(1, 1, 2), FLOOR)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_an_answer_is_the_same_by_numpy_and_by_torch(members):
+    """One thread and one output go one way, everything else another."""
+    guide = _guide(*_data(members=members, n=140))
+    split = SplitSampler(140, members, seed=0).draw(2)
+    before, answers = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            answers.append(guide.posterior(split))
+    finally:
+        torch.set_num_threads(before)
+    assert answers[0].mean.shape == (2, members, 1, 70)
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)

@@ -202,8 +202,9 @@ def _fresh_splits(
     count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _BYTES_AHEAD if on_cpu else DEFAULT_BUDGET))
     if most is not None:
         count = min(count, most)
-    # Of those that wait for a thread with nothing else to do one more than the batch that is used up.
-    batches = (2 if apart else 1) if spare is None else -(-_SPLITS_AHEAD // count)
+    # Threads that share members have time between them for the next batch; those that share one member's halves do not.
+    ahead = 2 if apart and sampler.members > 1 else 1
+    batches = ahead if spare is None else -(-_SPLITS_AHEAD // count)
     pending: deque[tuple[Split, Callable[[], Marginals]]] = deque()
     while start >= count:
         sampler.draw(count)

@@ -92,7 +92,7 @@ def _in_halves(problem: _Problem, beta: float, stacked: bool, parameters: Sequen
     does not make the other threads wait for the interpreter.
     """
     members = len(problem.rows)
-    kernel = [value.reshape(members).tolist() for value in parameters[:3]]
+    lengthscale, scale, noise = kernel = [value.reshape(members).tolist() for value in parameters[:3]]
     if not all(0 < number < math.inf for numbers in kernel for number in numbers):
         return None
     rows, *others = (value.numpy() for value in problem)
@@ -100,17 +100,17 @@ def _in_halves(problem: _Problem, beta: float, stacked: bool, parameters: Sequen
     gradients = [np.empty_like(value) for value in network]
 
     def piece(member: int) -> tuple[float, ...]:
-        found = halved_step(
-            HalvedProblem(
-                rows[member],
-                *(value[member, 0] for value in others),
-                beta,
-                *(numbers[member] for numbers in kernel),
-                network=[value[member] for value in network],
-                name=MATRIX_NAME,
-            ),
-            alone=members > 1,
+        own = HalvedProblem(
+            rows[member],
+            *(value[member, 0] for value in others),
+            beta=beta,
+            lengthscale=lengthscale[member],
+            scale=scale[member],
+            noise=noise[member],
+            network=[value[member] for value in network],
+            name=MATRIX_NAME,
         )
+        found = halved_step(own, alone=members > 1)
         for gradient, value in zip(gradients, found.network, strict=True):
             gradient[member] = value
         return found[:5]

@@ -1,10 +1,11 @@
-"""A guided step of one network with one output on a CPU, in two halves of equal work that meet four times.
+"""A guided step of one network with one output on a CPU, in two halves of equal work that meet four times, or whole.
 
 The same numbers as `gdkl.gp` and `gdkl.nets` give one after the other, symbols as in `gdkl.gp.split_posterior`. At some
 hundred rows torch's threads wait for each other more than they compute. Here each of two threads has its own rows of
 the network, its own held-out rows of the posterior, and long operations; one thread takes the halves in turns, with the
-same result to the last bit. Most products and all short operations are NumPy's: its calls cost a third of torch's, and
-a short one does not make the other thread wait for the interpreter.
+same result to the last bit. Members that train together have a thread each instead, and the step is taken whole: with
+fewer operations they wait less for the interpreter. Most products and all short operations are NumPy's: its calls cost
+a third of torch's, and a short one does not make the other thread wait for the interpreter.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def halved_step(problem: HalvedProblem, *, alone: bool = False) -> HalvedGradien
 
     Args:
         problem: What the step is about.
-        alone: Whether the threads have other work, such as the steps of other members.
+        alone: Whether the threads have other work, such as the steps of other members: the step is then taken whole.
 
     Raises:
         NotPositiveDefiniteError: If K₁₁ + σ²I has no Cholesky factor. Other numbers out of range become infinite or no
@@ -134,10 +135,9 @@ class _HalvedStep:
         self._forward(0, n)
         features = self._features(0, n)
         E = _extended(features, features[:n1].mean(axis=0))
-        self.E1, self.E2 = E[:, :n1], E[:, n1:]
-        K = self._kernel(E, self.E1)
-        self.K21 = K[n1:]
-        self._condition(K[:n1])
+        K = self._kernel(E, E[:, :n1])
+        self._observe(E[:, :n1], K[:n1])
+        self._hold_out(E[:, n1:], K[n1:])
         self._held_out(0, 0, n - n1)
         self._pull_observed()
         self._backward(0, n)
@@ -148,8 +148,8 @@ class _HalvedStep:
         self._forward(0, n1 // 2)
         yield
         features = self._features(0, n1)
-        self.E1 = _extended(features, features.mean(axis=0))
-        self._condition(self._kernel(self.E1, self.E1))
+        E1 = _extended(features, features.mean(axis=0))
+        self._observe(E1, self._kernel(E1, E1))
         yield
         self._held_out(0, 0, self.cut)
         yield
@@ -165,8 +165,8 @@ class _HalvedStep:
         self._forward(n1, n)
         first = self._features(0, n1)
         centre = first.mean(axis=0)
-        self.E2 = _extended(self._features(n1, n), centre)
-        self.K21 = self._kernel(self.E2, _extended(first, centre))
+        E2 = _extended(self._features(n1, n), centre)
+        self._hold_out(E2, self._kernel(E2, _extended(first, centre)))
         yield
         self._held_out(1, self.cut, n - n1)
         yield
@@ -221,9 +221,13 @@ class _HalvedStep:
         torch.from_numpy(K).clamp_(LOWEST_EXPONENT + shift, shift)
         return np.exp2(K, out=K)
 
-    def _condition(self, K11: Array) -> None:
+    def _hold_out(self, E2: Array, K21: Array) -> None:
+        self.E2, self.K21 = E2, K21
+
+    def _observe(self, E1: Array, K11: Array) -> None:
         """Add the noise to K₁₁'s diagonal, factorise it, and solve for the observed targets."""
         n1, noise = self.n1, self.problem.noise
+        self.E1 = E1
         K11.reshape(-1)[:: n1 + 1] = self.problem.scale + noise
         self.K11 = K11
         self.L = cholesky_of_array(K11, name=self.problem.name)
