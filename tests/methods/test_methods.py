@@ -191,6 +191,15 @@ def test_a_pool_of_splits_comes_again_in_another_order(beside):
     assert all(torch.equal(p.mean, means[key]) for key, (_, p) in zip(keys, found, strict=True))
 
 
+def test_a_pool_of_splits_is_kept_in_one_piece():
+    # Small tensors apart, among large ones that come and go, made a process grow by gigabytes.
+    data = _data()
+    splits = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=5)
+    again = [next(splits) for _ in range(10)][5:]
+    assert len({p.mean.untyped_storage().data_ptr() for _, p in again}) == 1
+    assert len({split.observed.untyped_storage().data_ptr() for split, _ in again}) == 1
+
+
 @pytest.mark.parametrize("start", [3, 5, 7, 12])
 @pytest.mark.parametrize("pool", [None, 5])
 def test_a_resumed_run_goes_on_with_the_splits_it_would_have_seen(start, pool):

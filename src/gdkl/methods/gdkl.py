@@ -176,18 +176,24 @@ def guided_splits(
     if pool is None:
         yield from _fresh_splits(guide, sampler, spare, None, start)
         return
-    drawn = list[tuple[Split, Marginals]]()
-    for step, found in enumerate(_fresh_splits(guide, sampler, spare, pool, 0)):
-        drawn.append(found)
+    drawn: list[Tensor] = []
+    for step, (split, p) in enumerate(_fresh_splits(guide, sampler, spare, pool, 0)):
+        if step == 0:
+            # One block each: small tensors that stay, among large ones that come and go, would keep the gaps between
+            # them from being used again (several gigabytes at 1400 rows).
+            drawn = [value.new_empty(pool, *value.shape) for value in (*split, *p)]
+        for kept, value in zip(drawn, (*split, *p), strict=True):
+            kept[step] = value
         if step >= start:
-            yield found
+            yield split, p
     passes, left_out = divmod(max(0, start - pool), pool)
     generator = torch.Generator().manual_seed(sampler.seed)
     for _ in range(passes):
         torch.randperm(pool, generator=generator)
     while True:
         for place in torch.randperm(pool, generator=generator).tolist()[left_out:]:
-            yield drawn[place]
+            observed, held_out, mean, variance = (kept[place] for kept in drawn)
+            yield Split(observed, held_out), Marginals(mean, variance)
         left_out = 0
 
 
