@@ -23,8 +23,8 @@ from gdkl.estimators.class_inputs import (
     read_table,
 )
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
+from gdkl.estimators.loaders import as_loader, first_pass, is_stream
 from gdkl.estimators.sparse_classes import class_loader, read_class_loader
-from gdkl.estimators.streams import as_loader, first_pass, is_stream
 from gdkl.estimators.student import sparse_precisions
 from gdkl.estimators.temperature import best_temperature
 from gdkl.estimators.validation import check_number, check_row_count, refuse_fit_options
@@ -109,7 +109,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self._check_options()
         _check_calibration(self.calibrate, self._calibrations)
         device = resolve_device(self.device)
-        if is_stream(X):
+        if is_stream(X, y):
             with torch.inference_mode(False), torch.enable_grad():
                 self._fit_loader(X, y, device)
             return self

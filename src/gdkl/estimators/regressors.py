@@ -141,6 +141,7 @@ class GDKLRegressor(DeepKernelRegressor):
         guide_kernel(self.guide)
 
     _guided = True
+    _noise_of_held_out_rows = True
 
     def _schedule(self) -> Schedule:
         return _SCHEDULES[self.schedule](int(self.n_iter), self.learning_rate)
@@ -239,8 +240,7 @@ class DKLRegressor(DeepKernelRegressor):
     ) -> FittedModel:
         algebra = source.sample(2, seed).targets.dtype
         options = self._sparse_options(self._options(seed, callbacks), source.rows, algebra)
-        # The classic learns its noise from the evidence bound of the rows that it is trained on.
-        return fit_sparse_dkl(source, outputs, options)
+        return fit_sparse_dkl(source, outputs, options, held_out=held_out)
 
 
 class NNGPRegressor(RegressorBase):

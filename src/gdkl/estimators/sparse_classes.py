@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdkl.estimators.class_inputs import ImageScaler, TableScaler
-from gdkl.estimators.streams import FirstPass, read_pair
+from gdkl.estimators.loaders import FirstPass, read_pair
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import ClassBatchGuide, ClassGuide, OnlineGram, subset_size
 from gdkl.methods import ClassData
@@ -98,6 +98,6 @@ def class_loader(
         return torch.as_tensor(rows).to(device=device, dtype=network), torch.as_tensor(index).to(device)
 
     def convert(item: Any) -> tuple[Tensor, Tensor]:
-        return scaled(*read_pair(item, told.row_shape, 0))
+        return scaled(*read_pair(item, None, labels=True, row_shape=told.row_shape, y_shape=told.y_shape))
 
     return LoaderBatches(loader, convert, told.rows, max(2, told.batch_size), scaled(told.X, told.y))
