@@ -208,6 +208,21 @@ def test_auto_is_exact_for_small_tables_and_sparse_beyond_memory():
     assert GDKLRegressor(n_iter=3).fit(X, y).inference_ == "exact"
 
 
+def test_auto_knows_that_exact_classes_see_few_rows_a_step(monkeypatch):
+    asked = []
+
+    def remembered(*arguments, **options):
+        asked.append(options["rows_a_step"])
+        return True
+
+    monkeypatch.setattr("gdkl.estimators.student.prefers_exact", remembered)
+    X, y = table(80)
+    for model in (GDKLClassifier(n_iter=1), GDKLClassifier(n_iter=1, batch_size=40), DKLClassifier(n_iter=1)):
+        model.fit(X, (y > 100).astype(int))
+    # DKL's evidence is that of all rows, whatever the size of a batch.
+    assert asked == [256, 40, None]
+
+
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("likelihood", ["dirichlet", "gaussian"])
 def test_a_sparse_classifier_learns_and_is_saved(kind, likelihood, digits, tmp_path):

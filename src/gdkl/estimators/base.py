@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
 from gdkl.estimators.loaders import RegressionLoader, as_loader, is_stream
+from gdkl.estimators.resuming import digest
 from gdkl.estimators.scaling import Scaler
 from gdkl.estimators.streams import TableStream, is_long_table, row_parts
 from gdkl.estimators.student import TABLE_BATCH, sparse_precisions
@@ -121,7 +122,11 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         size = getattr(self, "batch_size", None) or TABLE_BATCH
         source, held_out = table.batches(size, seed, device, network, algebra, hold_out=self._noise_of_held_out_rows)
         callbacks = self._callbacks(source.batch_size)
-        return self._fit_sparse(source, len(table.targets), held_out, seed, callbacks), table.scaler
+        with self._resumable(seed, lambda: digest(table.X, table.targets.T)) as checkpoints:
+            model = self._fit_sparse(source, len(table.targets), held_out, seed, callbacks)
+            if checkpoints is not None:
+                checkpoints.end(model.outcome)
+        return model, table.scaler
 
     def _fit_loader(self, X: Any, y: Any, device: torch.device) -> tuple[FittedModel, Scaler]:
         """Train over the batches that a Dataset or DataLoader yields."""
@@ -134,7 +139,12 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         seed = draw_seed(self.random_state)
         network, algebra = sparse_precisions(self.dtype)
         loader = as_loader(X, getattr(self, "batch_size", None), seed)
-        stream = RegressionLoader.read(loader, seed, hold_out=self._noise_of_held_out_rows)
+        stream = RegressionLoader.read(
+            loader,
+            seed,
+            hold_out=self._noise_of_held_out_rows,
+            fingerprint=getattr(self, "checkpoint_dir", None) is not None,
+        )
         told = stream.told
         if len(told.row_shape) != 1 or told.y_moments is None:
             raise DataError(f"the loader yields images of shape {told.row_shape}: a regressor takes rows (b, d).")
@@ -146,7 +156,10 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         source, held_out = stream.batches(scaler, device, network, algebra)
         self.inference_ = "sparse"
         callbacks = self._callbacks(source.batch_size)
-        model = self._fit_sparse(source, len(scaler.y_mean), held_out, seed, callbacks)
+        with self._resumable(seed, lambda: str(told.fingerprint)) as checkpoints:
+            model = self._fit_sparse(source, len(scaler.y_mean), held_out, seed, callbacks)
+            if checkpoints is not None:
+                checkpoints.end(model.outcome)
         if stream.filter is not None:
             stream.filter.tell()
         return model, scaler

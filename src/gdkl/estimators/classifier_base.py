@@ -24,6 +24,7 @@ from gdkl.estimators.class_inputs import (
 )
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
 from gdkl.estimators.loaders import as_loader, first_pass, is_stream
+from gdkl.estimators.resuming import digest
 from gdkl.estimators.sparse_classes import class_loader, read_class_loader
 from gdkl.estimators.student import sparse_precisions
 from gdkl.estimators.temperature import best_temperature
@@ -127,7 +128,10 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
                 self._likelihood,
                 algebra,
             )
-            temperature, model = self._fit_calibrated(data, seed, callbacks)
+            with self._resumable(seed, lambda: digest(rows, labels)) as checkpoints:
+                temperature, model = self._fit_calibrated(data, seed, callbacks)
+                if checkpoints is not None:
+                    checkpoints.end(model.outcome)
         self._adopt(model, scaler, seed, temperature)
         self._tell_of_interrupt(model.outcome)
         return self
@@ -143,13 +147,17 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             )
         seed = draw_seed(self.random_state)
         loader = as_loader(X, getattr(self, "batch_size", None), seed)
-        told = first_pass(loader, labels=True, seed=seed)
+        wanted = getattr(self, "checkpoint_dir", None) is not None
+        told = first_pass(loader, labels=True, seed=seed, fingerprint=wanted)
         scaler = read_class_loader(self, told)
         check_row_count(told.rows)
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         source = class_loader(loader, told, scaler, self.classes_, device, network)
         self.inference_ = "sparse"
-        model = self._fit_sparse(source, len(self.classes_), seed, self._callbacks(source.batch_size))
+        with self._resumable(seed, lambda: str(told.fingerprint)) as checkpoints:
+            model = self._fit_sparse(source, len(self.classes_), seed, self._callbacks(source.batch_size))
+            if checkpoints is not None:
+                checkpoints.end(model.outcome)
         self._adopt(model, scaler, seed, 1.0)
         self._tell_of_interrupt(model.outcome)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -73,9 +74,12 @@ class StudentClassifier(StudentOptions, ClassifierBase):
         options = self._options(seed, callbacks, build)
         return replace(options, momentum=self.momentum if self.optimizer == "sgd" else None)
 
-    def _in_batches(self, data: ClassData, seed: int, *, guided: bool) -> TensorBatches | None:
-        """The data in batches, where inducing points are to be used."""
-        if not self._is_sparse(data.n, data.outputs, data.rows.device, data.targets.dtype, guided=guided):
+    def _in_batches(
+        self, data: ClassData, seed: int, *, guided: bool, rows_a_step: int | None = None
+    ) -> TensorBatches | None:
+        """The data in batches, where inducing points are to be used; exact steps would see ``rows_a_step`` rows."""
+        device, algebra = data.rows.device, data.targets.dtype
+        if not self._is_sparse(data.n, data.outputs, device, algebra, guided=guided, rows_a_step=rows_a_step):
             return None
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         return TensorBatches(data.rows[0].to(network), data.labels[0], self._batch_size(), seed)
@@ -213,6 +217,9 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects; a true answer ends training.
+        checkpoint_dir: Folder in which sparse inference keeps its state every half minute, the last two of it. The same
+            fit, started again with the same options, data and ``random_state`` (which must be given), goes on from
+            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -251,6 +258,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ):
         self.beta = beta
         self.n_iter = n_iter
@@ -276,6 +284,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint_dir = checkpoint_dir
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -287,18 +296,19 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        source = self._in_batches(data, seed, guided=True)
+        table = self.image_shape_ is None
+        rows_a_step = _ROWS_A_STEP if self.batch_size is None and table else self.batch_size
+        source = self._in_batches(data, seed, guided=True, rows_a_step=rows_a_step)
         if source is not None:
             return self._fit_sparse(source, data.outputs, seed, callbacks)
         guide = self._fit_guide(data, seed, self.guide_scale)
         options = self._student_options(data, seed, callbacks)
-        table = self.image_shape_ is None
         model = fit_gdkl_classes(
             data.repeat(self.n_members),
             guide,
             options,
             beta=self.beta,
-            rows_a_step=_ROWS_A_STEP if self.batch_size is None and table else self.batch_size,
+            rows_a_step=rows_a_step,
             recombined=table if self.augment == _AUTO else bool(self.augment),
         )
         if self.calibrate == "loo":
@@ -337,6 +347,7 @@ class DKLClassifier(StudentClassifier):
         random_state: As for `GDKLClassifier`.
         verbose: As for `GDKLClassifier`.
         callbacks: As for `GDKLClassifier`.
+        checkpoint_dir: As for `GDKLClassifier`.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -368,6 +379,7 @@ class DKLClassifier(StudentClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ):
         self.n_iter = n_iter
         self.likelihood = likelihood
@@ -389,6 +401,7 @@ class DKLClassifier(StudentClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint_dir = checkpoint_dir
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         source = self._in_batches(data, seed, guided=False)

@@ -74,6 +74,7 @@ class FirstPass:
         y_shape: Shape of one target.
         held_out: Rows and targets that are not to be trained on, where some were asked for.
         held_keys: Their keys, by which they are known again.
+        fingerprint: Number of rows, and where it was asked for a number that other rows would not have.
     """
 
     rows: int
@@ -87,6 +88,7 @@ class FirstPass:
     y_shape: tuple[int, ...]
     held_out: tuple[NDArray[Any], NDArray[Any]] | None = None
     held_keys: NDArray[np.uint64] | None = None
+    fingerprint: tuple[int, int] = (0, 0)
 
 
 def as_loader(X: Any, batch_size: int | None, seed: int) -> Iterable[Any]:
@@ -183,8 +185,7 @@ def read_pair(
         )
     if y.ndim == 0 or len(y) != len(X):
         raise DataError(f"{name} of the loader has x of shape {X.shape} and y of shape {y.shape}: one y a row.")
-    if not labels:
-        y = _numbers(y, name)
+    y = _class_numbers(y, name) if labels else _numbers(y, name)
     if row_shape is not None and X.shape[1:] != row_shape:
         raise DataError(f"{name} of the loader has rows of shape {X.shape[1:]}, where the first batch had {row_shape}.")
     if y_shape is not None and y.shape[1:] != y_shape:
@@ -195,6 +196,15 @@ def read_pair(
         if values.dtype.kind == "f" and not bool(np.isfinite(values).all()):
             raise DataError(f"{name} of the loader has NaN or infinite (inf) values in {what}: drop these rows.")
     return X, y
+
+
+def _class_numbers(y: NDArray[Any], name: str) -> NDArray[Any]:
+    """Labels of a classifier."""
+    if y.dtype.kind not in "iub":
+        raise DataError(f"{name} of the loader has labels of type {y.dtype}: give whole numbers.")
+    if y.ndim != 1:
+        raise DataError(f"{name} of the loader has labels of shape {y.shape}: give one class number a row.")
+    return y
 
 
 def _numbers(y: NDArray[Any], name: str) -> NDArray[Any]:
@@ -216,7 +226,9 @@ def _numbers(y: NDArray[Any], name: str) -> NDArray[Any]:
     return y
 
 
-def first_pass(loader: Iterable[Any], *, labels: bool, seed: int, hold_out: bool = False) -> FirstPass:
+def first_pass(
+    loader: Iterable[Any], *, labels: bool, seed: int, hold_out: bool = False, fingerprint: bool = False
+) -> FirstPass:
     """Go through a loader once: count, scales, classes, and some rows drawn at random to start from.
 
     Args:
@@ -224,6 +236,7 @@ def first_pass(loader: Iterable[Any], *, labels: bool, seed: int, hold_out: bool
         labels: Whether targets are labels.
         seed: Of the rows that are kept.
         hold_out: Whether some rows are kept apart that are not to be trained on, chosen by their content.
+        fingerprint: Whether all rows together are to be told from others.
     """
     x_moments, y_moments = ColumnMoments(), ColumnMoments()
     generator = np.random.default_rng(seed)
@@ -231,7 +244,7 @@ def first_pass(loader: Iterable[Any], *, labels: bool, seed: int, hold_out: bool
     classes: NDArray[Any] | None = None
     row_shape: tuple[int, ...] | None = None
     y_shape: tuple[int, ...] | None = None
-    count, largest = 0, 0
+    count, largest, together = 0, 0, 0
     for number, item in enumerate(items(loader)):
         X, y = read_pair(item, number, labels=labels, row_shape=row_shape, y_shape=y_shape)
         if not len(X):
@@ -244,6 +257,9 @@ def first_pass(loader: Iterable[Any], *, labels: bool, seed: int, hold_out: bool
             classes = found if classes is None else np.union1d(classes, found)
         else:
             y_moments.add(y.reshape(len(y), -1))
+        if fingerprint:
+            # A sum does not depend on the order.
+            together = (together + int(content_keys(X, y).sum(dtype=np.uint64))) % 2**64
         # The rows with the smallest of independent random keys are a random sample of all.
         buffer.add(
             X, y, content_keys(X, y, seed) if hold_out else generator.integers(2**63, size=len(X), dtype=np.uint64)
@@ -267,6 +283,7 @@ def first_pass(loader: Iterable[Any], *, labels: bool, seed: int, hold_out: bool
         y_shape,
         (kept_x[:held], kept_y[:held]) if held else None,
         keys[:held] if held else None,
+        (count, together),
     )
 
 
@@ -318,22 +335,23 @@ class RegressionLoader:
     filter: ContentFilter | None
 
     @classmethod
-    def read(cls, loader: Iterable[Any], seed: int, *, hold_out: bool) -> RegressionLoader:
+    def read(cls, loader: Iterable[Any], seed: int, *, hold_out: bool, fingerprint: bool = False) -> RegressionLoader:
         """Choose the rows that are kept from training, and go through the loader once.
 
         Args:
             loader: Yields pairs of rows and targets.
             seed: Of the rows that are kept.
             hold_out: Whether any are.
+            fingerprint: As for `first_pass`.
         """
         split = split_by_position(loader, seed) if hold_out else None
         if split is None:
-            told = first_pass(loader, labels=False, seed=seed, hold_out=hold_out)
+            told = first_pass(loader, labels=False, seed=seed, hold_out=hold_out, fingerprint=fingerprint)
             total = told.rows + (0 if told.held_keys is None else len(told.held_keys))
             kept = None if told.held_keys is None else ContentFilter(told.held_keys, seed, total)
             return cls(loader, told, told.held_out, kept)
         rest, held = split
-        told = first_pass(rest, labels=False, seed=seed)
+        told = first_pass(rest, labels=False, seed=seed, fingerprint=fingerprint)
         if held is None:
             return cls(rest, told, None, None)
         shapes = {"row_shape": told.row_shape, "y_shape": told.y_shape}

@@ -55,8 +55,6 @@ def read_class_loader(estimator: ClassifierBase, told: FirstPass) -> TableScaler
     """Set what an estimator remembers of its inputs, and learn their scales, from a first pass over a loader."""
     if told.labels is None or len(told.labels) < 2:
         raise DataError("the loader yields one class only: a classifier needs rows of at least two classes.")
-    if told.labels.dtype.kind not in "iub":
-        raise DataError(f"the loader yields labels of type {told.labels.dtype}: give whole numbers.")
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
     estimator.classes_ = told.labels
@@ -85,8 +83,6 @@ def class_loader(
     """Batches of a loader of labelled rows or images, scaled."""
 
     def scaled(X: NDArray[Any], y: NDArray[Any]) -> tuple[Tensor, Tensor]:
-        if y.ndim != 1:
-            raise DataError(f"the loader yields labels of shape {y.shape}: give one class number a row.")
         if isinstance(scaler, ImageScaler):
             images = (X / _PIXEL if X.dtype.kind in "iub" else X).astype(np.float32)
             rows: NDArray[Any] = scaler.rows(images)
