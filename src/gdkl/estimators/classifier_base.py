@@ -171,6 +171,10 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             if isinstance(model, FittedModel) and model.left_out is not None:
                 temperature = self._left_out_temperature(model.left_out, data.labels[0], seed)
                 model.left_out = None
+            if isinstance(model, FittedModel) and model.held_out is not None:
+                rows, labels = model.held_out.rows, model.held_out.targets
+                temperature = best_temperature(self._log_probs(model, rows[None], seed)[0], labels, spread=_SPREAD)
+                model.held_out = None
             return temperature, model
         except DataError as error:
             if self.image_shape_ is not None or not str(error).startswith("feature_net failed"):

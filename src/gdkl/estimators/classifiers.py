@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 
 from gdkl.estimators.classifier_base import ClassifierBase
 from gdkl.estimators.parts import FeatureNet, guide_kernel, image_network_builder, network_builder
-from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, batch_guide, class_subset
+from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, batch_guide, class_subset, held_out_labels
 from gdkl.estimators.student import TABLE_BATCH, TABLE_POINTS, StudentOptions, sparse_precisions
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood, ExactPosterior, KernelFunction, leave_one_out
@@ -37,9 +37,10 @@ from gdkl.methods import (
     fit_nngp_classes,
     fit_sparse_dkl_classes,
     fit_sparse_gdkl_classes,
+    held_out_rows,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import BatchSource, Callback, StepReport, TensorBatches
+from gdkl.training import Batch, BatchSource, Callback, StepReport, TensorBatches
 
 _OPTIMISERS = ("adam", "sgd")
 _AUTO = "auto"
@@ -76,13 +77,24 @@ class StudentClassifier(StudentOptions, ClassifierBase):
 
     def _in_batches(
         self, data: ClassData, seed: int, *, guided: bool, rows_a_step: int | None = None
-    ) -> TensorBatches | None:
-        """The data in batches, where inducing points are to be used; exact steps would see ``rows_a_step`` rows."""
+    ) -> tuple[TensorBatches, Batch | None] | None:
+        """The data in batches, where inducing points are to be used, and rows kept from them for a temperature.
+
+        Args:
+            data: All of it.
+            seed: Of the order and of what is kept.
+            guided: As for `gdkl.methods.exact_cost`.
+            rows_a_step: Rows that a step of exact inference would see.
+        """
         device, algebra = data.rows.device, data.targets.dtype
         if not self._is_sparse(data.n, data.outputs, device, algebra, guided=guided, rows_a_step=rows_a_step):
             return None
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
-        return TensorBatches(data.rows[0].to(network), data.labels[0], self._batch_size(), seed)
+        rows, labels = data.rows[0].to(network), data.labels[0]
+        if self.calibrate != "loo" or not (count := held_out_rows(data.n)):
+            return TensorBatches(rows, labels, self._batch_size(), seed), None
+        kept, used = held_out_labels(labels, count, seed)
+        return TensorBatches(rows[used], labels[used], self._batch_size(), seed), Batch(rows[kept], labels[kept])
 
     def _batch_size(self) -> int:
         size = getattr(self, "batch_size", None)
@@ -200,8 +212,10 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         calibrate: "loo" divides log probabilities by a temperature at which the guide alone suits the label of each row
             given those of all others. The guide has learned no features from the labels, so that this is honest, and
             it costs a step or two. "temperature" takes one that suits a held-out fifth of the rows; the model itself
-            is then fitted to all of them. It doubles the time. None leaves probabilities as they are, and so does
-            "loo" with inducing points. Labels are the same in any case.
+            is then fitted to all of them. It doubles the time. None leaves probabilities as they are. With inducing
+            points nothing is left out one by one: "loo" then keeps 5 % of the rows (200 to 2000) from training and
+            takes the temperature that suits them; of fewer than 1000 rows, and of a Dataset, DataLoader or list of
+            batches, it keeps none and leaves probabilities as they are. Labels are the same for any temperature.
         augment: Whether the student follows its guide also on rows put together from two training rows, column by
             column, which takes no labels; "auto" for tables only.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
@@ -298,9 +312,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         table = self.image_shape_ is None
         rows_a_step = _ROWS_A_STEP if self.batch_size is None and table else self.batch_size
-        source = self._in_batches(data, seed, guided=True, rows_a_step=rows_a_step)
-        if source is not None:
-            return self._fit_sparse(source, data.outputs, seed, callbacks)
+        if (batches := self._in_batches(data, seed, guided=True, rows_a_step=rows_a_step)) is not None:
+            return replace(self._fit_sparse(batches[0], data.outputs, seed, callbacks), held_out=batches[1])
         guide = self._fit_guide(data, seed, self.guide_scale)
         options = self._student_options(data, seed, callbacks)
         model = fit_gdkl_classes(
@@ -404,9 +417,8 @@ class DKLClassifier(StudentClassifier):
         self.checkpoint_dir = checkpoint_dir
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        source = self._in_batches(data, seed, guided=False)
-        if source is not None:
-            return self._fit_sparse(source, data.outputs, seed, callbacks)
+        if (batches := self._in_batches(data, seed, guided=False)) is not None:
+            return replace(self._fit_sparse(batches[0], data.outputs, seed, callbacks), held_out=batches[1])
         data = data.repeat(self.n_members)
         model = fit_dkl_classes(data, self._student_options(data, seed, callbacks))
         if self.calibrate == "loo" and isinstance(model.posterior, ExactPosterior):

@@ -38,6 +38,25 @@ def class_subset(
     return ClassData.make(batch.rows[None], batch.targets[None], n_classes, likelihood, algebra)
 
 
+def held_out_labels(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Positions of about so many rows for a temperature, and of the others: no class is without a row to learn from.
+
+    Args:
+        labels: Class numbers, ``(n,)``.
+        count: How many.
+        seed: Of the choice.
+
+    Example:
+        >>> kept, used = held_out_labels(torch.tensor([0, 0, 0, 0, 0, 1]), 3, seed=0)
+        >>> len(kept) + len(used), 5 in used
+        (6, True)
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    kept, used = order[:count], order[count:]
+    learned = torch.isin(labels[kept], labels[used])
+    return kept[learned], torch.cat([used, kept[~learned]]).sort().values
+
+
 def batch_guide(guide: ClassGuide, likelihood: ClassLikelihood) -> ClassBatchGuide:
     """A guide that was fitted to a subset, for batches; as in exact training without the labels' own variances."""
     return ClassBatchGuide(
