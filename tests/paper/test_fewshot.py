@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from gdkl import GdklError, datasets, infinite, metrics
 from gdkl.cli.app import app
-from gdkl.paper import fewshot, fewshot_data, fewshot_table, image_runs, published
+from gdkl.paper import fewshot, fewshot_data, fewshot_mean, fewshot_table, image_runs, published
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
+from gdkl.paper.results import read_result
 from gdkl.training import Callback
 
 CPU = torch.device("cpu")
@@ -135,10 +136,11 @@ class TestRuns:
         assert scores["accuracy"] > 0.6
         assert np.isfinite(list(scores.values())).all()
         assert result["versions"]["torch"] == torch.__version__
-        assert result["protocol"]["weight_decay"] == 5e-4
+        assert ("weight_decay" in result["protocol"]) != method.guided
         assert ("guide" in result["protocol"]) == method.guided
         guide = "-dense" if method.guided else ""
-        assert [path.name for path in (tmp_path / "draw-0").iterdir()] == [f"n30-{method}{guide}-seed3.json"]
+        names = {path.name for path in (tmp_path / "draw-0").iterdir()}
+        assert names == {f"n30-{method}{guide}-seed3{suffix}" for suffix in (".json", ".npz")}
         assert run.finished(tmp_path) == [json.loads(json.dumps(result))]
 
     def test_scores_are_those_of_the_probabilities(self):
@@ -148,6 +150,32 @@ class TestRuns:
         found = image_runs.class_scores(probs, task.test_labels)
         assert found["log_likelihood"] == pytest.approx(-metrics.nll(probs, task.test_labels))
         assert found["mean_confidence"] == pytest.approx(probs.max(axis=1).mean())
+
+    def test_the_mean_of_seeds_is_scored_by_its_probabilities(self, small, tmp_path):
+        runs = [fewshot.Run(fewshot.Method.NN, 12, (seed,), draw=0, protocol=SMALL) for seed in (0, 1)]
+        results = [fewshot.complete(run, tmp_path, data_dir=None, device=CPU)[0] for run in runs]
+        paths = [run.path(tmp_path, seed) for seed, run in enumerate(runs)]
+        mean = fewshot_mean.mean_of_seeds(results, paths)
+        stored = [np.load(path.with_suffix(".npz")) for path in paths]
+        probs = (stored[0]["mirrored"] + stored[1]["mirrored"]) / 2
+        expected = metrics.nll(probs / probs.sum(axis=1, keepdims=True), stored[0]["labels"])
+        assert mean["splits"][0]["mirrored"]["log_likelihood"] == pytest.approx(-expected, abs=1e-5)
+        assert mean["mean_of_seeds"] == [0, 1]
+        assert read_result(paths[0].with_name("n12-nn-mean-of-2.json")) == json.loads(json.dumps(mean))
+        # The logarithm is concave: a mean is at least as good as its parts are on average.
+        apart = np.mean([result["splits"][0]["test"]["log_likelihood"] for result in results])
+        assert mean["splits"][0]["test"]["log_likelihood"] >= apart
+        paths[1].with_suffix(".npz").unlink()
+        assert fewshot_mean.mean_of_seeds(results, paths) is None
+
+    def test_a_mirrored_view_does_not_know_left_from_right(self, small, tmp_path):
+        task = fewshot_data.load_task(12, 0)
+        turned = replace(task, test_images=task.test_images[..., ::-1].copy())
+        run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, SMALL)
+        _, [views] = fewshot.run_task(run, task, device=CPU)
+        _, [others] = fewshot.run_task(run, turned, device=CPU)
+        np.testing.assert_allclose(views["mirrored"], others["mirrored"], atol=1e-6)
+        assert np.abs(views["test"] - others["test"]).max() > 1e-3
 
     def test_a_killed_run_goes_on_and_ends_alike(self, small, tmp_path):
         run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), draw=0, protocol=SMALL)
@@ -163,15 +191,15 @@ class TestRuns:
         [again] = fewshot.complete(run, tmp_path / "a", data_dir=None, device=CPU)
         [whole] = fewshot.complete(run, tmp_path / "b", data_dir=None, device=CPU)
         assert again["splits"] == whole["splits"]
-        assert [path.suffix for path in (tmp_path / "a" / "draw-0").iterdir()] == [".json"]
+        assert {path.suffix for path in (tmp_path / "a" / "draw-0").iterdir()} == {".json", ".npz"}
 
     @pytest.mark.parametrize("method", [fewshot.Method.GDKL, fewshot.Method.NN])
     def test_seeds_that_train_together_start_as_they_do_alone(self, small, method):
         protocol = replace(SMALL, gdkl_iterations=1, other_iterations=1, learning_rate=1e-12, dropout=0.0)
         task = fewshot_data.load_task(12, 0)
-        together = fewshot.run_task(fewshot.Run(method, 12, (4, 7), 0, protocol), task, device=CPU)
+        together, _ = fewshot.run_task(fewshot.Run(method, 12, (4, 7), 0, protocol), task, device=CPU)
         for seed, result in zip((4, 7), together, strict=True):
-            [alone] = fewshot.run_task(fewshot.Run(method, 12, (seed,), 0, protocol), task, device=CPU)
+            [alone], _ = fewshot.run_task(fewshot.Run(method, 12, (seed,), 0, protocol), task, device=CPU)
             if method is fewshot.Method.GDKL:
                 # The head of a plain network is drawn after it, from the batch's generator.
                 assert alone["splits"][0]["test"] == pytest.approx(result["splits"][0]["test"], rel=1e-3, abs=1e-3)
@@ -182,8 +210,8 @@ class TestRuns:
         run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 3, SMALL, validation=True)
         [result] = fewshot.complete(run, tmp_path, data_dir=None, device=CPU)
         assert result["scored"] == "validation"
-        names = [path.name for path in (tmp_path / "validation-3").iterdir()]
-        assert names == [f"n12-gdkl-dense-scale64-beta1-exponential-{SMALL.gdkl_iterations}-seed0.json"]
+        names = [path.name for path in (tmp_path / "validation-3").glob("*.json")]
+        assert names == [f"n12-gdkl-dense-scale64-beta3-softplus-{SMALL.gdkl_iterations}-random-seed0.json"]
         task = fewshot_data.load_task(12, 3, validation=True)
         rows = {image.tobytes() for image in task.train_images}
         assert not rows & {image.tobytes() for image in task.test_images}
@@ -195,10 +223,10 @@ class TestRuns:
     def test_the_students_scale_is_set(self, small):
         task = fewshot_data.load_task(12, 0)
         run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, guide_scale=3.0))
-        [result] = fewshot.run_task(run, task, device=CPU)
+        [result], _ = fewshot.run_task(run, task, device=CPU)
         assert result["guide_fit"]["student_scale"] == 3
         run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, guide_scale=None))
-        [result] = fewshot.run_task(run, task, device=CPU)
+        [result], _ = fewshot.run_task(run, task, device=CPU)
         curve = result["guide_fit"]["curve"]
         assert result["guide_fit"]["student_scale"] == float(max(curve, key=curve.get))
 
@@ -207,7 +235,7 @@ class TestRuns:
         scores: list[float] = []
         for way in fewshot.Parametrisation:
             run = fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, parametrisation=way))
-            [result] = fewshot.run_task(run, task, device=CPU)
+            [result], _ = fewshot.run_task(run, task, device=CPU)
             assert result["protocol"]["parametrisation"] == way
             scores.append(result["splits"][0]["test"]["log_likelihood"])
         assert scores[0] != scores[1]
@@ -228,9 +256,11 @@ class TestCommand:
     def test_results_are_printed_and_kept(self, small, tmp_path):
         done = self.run(tmp_path, "--methods", "gdkl,nngp")
         assert done.exit_code == 0, done.output
-        files = sorted(path.name for path in (tmp_path / "fewshot" / "draw-3").iterdir())
-        assert len(files) == 8
-        assert files[0] == "n12-gdkl-dense-seed0.json"
+        files = sorted(path.name for path in (tmp_path / "fewshot" / "draw-3").glob("*.json"))
+        # Two sizes, two methods, two seeds; the guide alone is one model, whose seeds have no mean.
+        assert len(files) == 10
+        assert files[:2] == ["n12-gdkl-dense-mean-of-2.json", "n12-gdkl-dense-seed0.json"]
+        assert "mean of 2" in done.stdout
         again = self.run(tmp_path, "--methods", "gdkl,nngp")
         assert "8 of 8 runs: kept" in again.stderr
         assert again.stdout == done.stdout
@@ -265,7 +295,12 @@ def test_ours_stands_beside_the_papers():
     def result(seed, ll):
         test = {"log_likelihood": ll, "accuracy": 0.375, "ece": 0.03}
         shared = {"draw": "paper", "n": 200, "method": "gdkl", "protocol": {"guide": "dense"}}
-        return {**shared, "fit_seconds": 100, "seconds_per_step": 0.02, "splits": [{"seed": seed, "test": test}]}
+        return {
+            **shared,
+            "fit_seconds": 100,
+            "seconds_per_step": 0.02,
+            "splits": [{"seed": seed, "test": test, "mirrored": test}],
+        }
 
     console = Console(width=200, record=True, file=None)
     console.print(fewshot_table([result(0, -1.8), result(1, -1.9)]))

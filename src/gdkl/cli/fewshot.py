@@ -15,6 +15,7 @@ from gdkl.cli.failures import PIPE_WIDTH, say
 from gdkl.numerics import OptionError
 from gdkl.paper import check_writable, fewshot, fewshot_table
 from gdkl.paper.fewshot_data import PAPER_DRAW, SIZES, Draw, paper_indices
+from gdkl.paper.fewshot_mean import mean_of_seeds
 from gdkl.training import ProgressDisplay
 
 
@@ -73,9 +74,27 @@ def reproduce_fewshot(
         # A small network keeps a GPU waiting for the next kernel: several processes fill the gaps.
         Parallel(n_jobs=jobs, pre_dispatch="n_jobs")(delayed(_one)(run, folder, data_dir, device) for run in todo)
     results: list[dict[str, Any]] = [result for run in runs for result in run.finished(folder) or []]
+    results += _means(runs, folder)
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(fewshot_table(results))
     console.print(f"Result files: {folder}")
+
+
+def _means(runs: Sequence[fewshot.Run], folder: Path) -> list[dict[str, Any]]:
+    """What the seeds say together, where all of them are there; the guide alone is one model whatever the seed."""
+    groups: dict[tuple[str, int], list[tuple[dict[str, Any], Path]]] = {}
+    for run in runs:
+        if run.method is fewshot.Method.NNGP:
+            continue
+        found = groups.setdefault((str(run.method), run.n), [])
+        for result in run.finished(folder) or []:
+            found.append((result, run.path(folder, result["seed"])))
+    means = [
+        mean_of_seeds([result for result, _ in group], [path for _, path in group])
+        for group in groups.values()
+        if group
+    ]
+    return [mean for mean in means if mean is not None]
 
 
 def _one(run: fewshot.Run, folder: Path, data_dir: Path | None, device: torch.device) -> None:

@@ -90,20 +90,20 @@ def reproduce(
     ] = None,
     parametrisation: Annotated[
         str, typer.Option(help=f"fewshot: of the student's kernel: {' or '.join(fewshot.Parametrisation)}.")
-    ] = fewshot.Parametrisation.EXPONENTIAL.value,
+    ] = fewshot.Parametrisation.SOFTPLUS.value,
     stratified: Annotated[
         bool,
         typer.Option(
             "--stratified/--random-splits", help="fewshot: halves with as many images of each class, or random ones."
         ),
-    ] = True,
+    ] = False,
     validation: Annotated[
         bool,
         typer.Option("--validation", help="fewshot: score 5000 other training images, to choose settings by."),
     ] = False,
     beta: Annotated[
         float | None,
-        typer.Option(help="Weight of the KL term: 1 (fewshot, large), 0.1 (cifar).", min=0.0, show_default=False),
+        typer.Option(help="Weight of the KL term: 3 (fewshot), 1 (large), 0.1 (cifar).", min=0.0, show_default=False),
     ] = None,
     depth: Annotated[int, typer.Option(help="fewshot, cifar: depth of the wide ResNet.")] = 28,
     widen_factor: Annotated[int, typer.Option(help="fewshot, cifar: width of the wide ResNet.", min=1)] = 5,
@@ -198,12 +198,13 @@ def reproduce(
         )
         return
     if experiment == "fewshot":
+        published = fewshot.Protocol()
         settings = fewshot.Protocol(
-            gdkl_iterations=gdkl_steps or 6000,
-            other_iterations=dkl_steps or 7000,
-            beta=1.0 if beta is None else beta,
+            gdkl_iterations=gdkl_steps or published.gdkl_iterations,
+            other_iterations=dkl_steps or published.other_iterations,
+            beta=published.beta if beta is None else beta,
             guide=GuideName(_choices(guide, tuple(GuideName), "guide")[0]),
-            guide_scale=(64.0 if guide_scale is None else guide_scale) or None,
+            guide_scale=(published.guide_scale if guide_scale is None else guide_scale) or None,
             stratified=stratified,
             parametrisation=fewshot.Parametrisation(
                 _choices(parametrisation, tuple(fewshot.Parametrisation), "parametrisation")[0]

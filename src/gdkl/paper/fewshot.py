@@ -1,7 +1,7 @@
 """The paper's few-shot experiment: CIFAR-10 with 50 to 800 labelled images, exact inference, a wide ResNet.
 
-One result file a run, that is a method, a number of images and a seed. A run that is killed goes on from its
-checkpoint; one whose result is there is not made again.
+One result file a run, that is a method, a number of images and a seed, and beside it the probabilities of the test
+images. A run that is killed goes on from its checkpoint; one whose result is there is not made again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from gdkl.methods import (
 )
 from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.numerics import NumericsError, OptionError
-from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, load_task, normalise
+from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, UInt8Array, load_task, normalise
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
-from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, class_scores, wait_for
+from gdkl.paper.fewshot_mean import views_scores, write_probabilities
+from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
 from gdkl.training import Callback, Checkpoint, Schedule, seeded
@@ -80,7 +81,7 @@ class Protocol:
         learning_rate: Where it starts; it falls tenfold at 60 % and at 80 % of the steps.
         momentum: Of stochastic gradient descent.
         weight_decay: Of DKL and of the network; GDKL has none.
-        beta: Weight of the KL term.
+        beta: Weight of the KL term; chosen on other images, see docs/reproduction.md.
         guide: The infinite network.
         guide_scale: Output scale of the guide that the student sees, over a Gram of mean diagonal one; None for the one
             at which the guide alone predicts held-out labels best. The guide's own optimum falls from a thousand at
@@ -89,7 +90,7 @@ class Protocol:
         stratified: Whether halves of the training images have as many of each class; if not, they are random, as
             published.
         parametrisation: How the kernel's parameters are kept positive. Gradient descent, unlike Adam, feels it: with an
-            exponential a step grows with the square of the parameter.
+            exponential a step grows with the square of the parameter, and output scales end three times as large.
         depth: Of the wide ResNet.
         widen_factor: Of the wide ResNet.
         dropout: Of the wide ResNet.
@@ -101,12 +102,12 @@ class Protocol:
     learning_rate: float = 1e-2
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    beta: float = 1.0
+    beta: float = 3.0
     guide: GuideName = GuideName.DENSE
     guide_scale: float | None = 64.0
     start_at_guide: bool = False
-    stratified: bool = True
-    parametrisation: Parametrisation = Parametrisation.EXPONENTIAL
+    stratified: bool = False
+    parametrisation: Parametrisation = Parametrisation.SOFTPLUS
     depth: int = 28
     widen_factor: int = 5
     dropout: float = 0.3
@@ -158,11 +159,12 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """What a result depends on, beside its seed; a file with other settings is made anew."""
         protocol = json.loads(json.dumps(asdict(self.protocol)))
-        if not self.method.guided:
-            protocol.pop("guide")
-            protocol.pop("guide_scale")
-            protocol.pop("start_at_guide")
-            protocol.pop("stratified")
+        if self.method.guided:
+            unused = ("other_iterations", "weight_decay")
+        else:
+            unused = ("gdkl_iterations", "beta", "guide", "guide_scale", "start_at_guide", "stratified")
+        for name in unused:
+            protocol.pop(name)
         scored = "validation" if self.validation else "test"
         return {"method": str(self.method), "n": self.n, "draw": self.draw, "scored": scored, "protocol": protocol}
 
@@ -209,9 +211,11 @@ def complete(
         {**run.settings, "seeds": run.seeds, "images": task.digest, "device": device.type}, sort_keys=True
     )
     checkpoint = Checkpoint(first.with_suffix(".checkpoint"), name, checkpoint_seconds)
-    results = run_task(run, task, device=device, callbacks=callbacks, checkpoint=checkpoint)
-    for seed, result in zip(run.seeds, results, strict=True):
-        write_result(run.path(folder, seed), result)
+    results, probabilities = run_task(run, task, device=device, callbacks=callbacks, checkpoint=checkpoint)
+    for seed, result, probs in zip(run.seeds, results, probabilities, strict=True):
+        path = run.path(folder, seed)
+        write_probabilities(path, probs, task.test_labels)
+        write_result(path, result)
     checkpoint.remove()
     return results
 
@@ -223,8 +227,8 @@ def run_task(
     device: torch.device,
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
-) -> list[dict[str, Any]]:
-    """Train and score; the content of one result file a seed.
+) -> tuple[list[dict[str, Any]], list[dict[str, FloatArray]]]:
+    """Train and score; the content of one result file a seed, and the probabilities that were scored.
 
     Raises:
         NumericsError: If training failed.
@@ -258,14 +262,11 @@ def run_task(
         "seconds_per_step": counter.seconds_per_step,
     }
     probabilities = _probabilities(model, task, run, device)
-    return [
-        {
-            **shared,
-            "seed": seed,
-            "splits": [{"seed": seed, "test": class_scores(probs, task.test_labels)}],
-        }
-        for seed, probs in zip(run.seeds, probabilities, strict=True)
+    results = [
+        {**shared, "seed": seed, "splits": [{"seed": seed, **views_scores(views, task.test_labels)}]}
+        for seed, views in zip(run.seeds, probabilities, strict=True)
     ]
+    return results, probabilities
 
 
 def _training_data(task: FewShotTask, protocol: Protocol, device: torch.device) -> ClassData:
@@ -355,18 +356,26 @@ def _networks(run: Run, image_shape: tuple[int, ...], device: torch.device) -> C
     return build
 
 
-@torch.no_grad()
 def _probabilities(
     model: FittedModel | FittedNetwork, task: FewShotTask, run: Run, device: torch.device
+) -> list[dict[str, FloatArray]]:
+    """Class probabilities of the test images, of each seed: as they are, and averaged with their mirror images."""
+    plain = _class_probabilities(model, task.test_images, task.classes, run, device)
+    mirror = _class_probabilities(model, task.test_images[..., ::-1], task.classes, run, device)
+    return [{"test": one, "mirrored": (one + other) / 2} for one, other in zip(plain, mirror, strict=True)]
+
+
+@torch.no_grad()
+def _class_probabilities(
+    model: FittedModel | FittedNetwork, images: UInt8Array, classes: int, run: Run, device: torch.device
 ) -> list[FloatArray]:
-    """Class probabilities of the test images, one array a seed."""
-    latents = model.marginals(_rows(task.test_images, device)[None])
+    latents = model.marginals(_rows(images, device)[None])
     noise = model.noise.to(latents.mean)
     found: list[FloatArray] = []
     for index, seed in enumerate(run.seeds):
         # The guide alone is one model, whatever the number of seeds; they differ by their samples.
         member = min(index, latents.mean.shape[0] - 1)
-        base = base_samples(PREDICTION_SAMPLES, task.classes, seed).to(latents.mean)
+        base = base_samples(PREDICTION_SAMPLES, classes, seed).to(latents.mean)
         one = type(latents)(latents.mean[member : member + 1], latents.variance[member : member + 1])
         log_probs = class_log_probs(one, ClassLikelihood.DIRICHLET, noise[member : member + 1], base)
         found.append(log_probs[0].T.double().exp().cpu().numpy())

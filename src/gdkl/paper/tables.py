@@ -47,12 +47,13 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """One row a number of images, method and guide: ours over the seeds, and the paper's.
 
     Args:
-        results: Contents of result files, one a seed.
+        results: Contents of result files, one a seed, and of those of means over the seeds.
     """
-    groups: dict[tuple[str, int, str, str], list[Mapping[str, Any]]] = {}
-    for result in results:
+    groups: dict[tuple[str, int, str, str, str], list[Mapping[str, Any]]] = {}
+    for result in sorted(results, key=lambda result: (str(result["draw"]), result["n"])):
         guide = result["protocol"].get("guide", "–")
-        groups.setdefault((str(result["draw"]), result["n"], result["method"], guide), []).append(result)
+        seeds = f"mean of {len(result['mean_of_seeds'])}" if "mean_of_seeds" in result else ""
+        groups.setdefault((str(result["draw"]), result["n"], result["method"], guide, seeds), []).append(result)
     table = Table(title="CIFAR-10, few labels, 10000 test images: mean ± standard deviation over the seeds")
     columns = (
         "draw",
@@ -65,18 +66,20 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
         "accuracy",
         "paper",
         "ECE",
+        "mirrored LL",
+        "accuracy",
         "s a fit",
         "ms a step",
     )
     for column in columns:
         table.add_column(column, justify="left" if column in ("draw", "method", "guide") else "right")
     last = None
-    for (draw, n, method, guide), members in groups.items():
+    for (draw, n, method, guide, seeds), members in groups.items():
         if last is not None and (draw, n) != last:
             table.add_section()
         last = (draw, n)
         together = {"splits": [split for member in members for split in member["splits"]]}
-        accuracy = score(together, "test", "accuracy")
+        accuracy, mirrored = (score(together, view, "accuracy") for view in ("test", "mirrored"))
         # The paper's figures are of its own subset, over its seeds.
         paper = {short: published("fewshot", method, f"cifar10.n{n}.{short}") for short in ("ll", "acc")}
         steps = [member["seconds_per_step"] for member in members if member["seconds_per_step"]]
@@ -85,12 +88,14 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
             str(n),
             method,
             guide,
-            str(len(together["splits"])),
+            seeds or str(len(together["splits"])),
             cell(score(together, "test", "log_likelihood"), 3),
             cell(paper["ll"]),
             cell(Published(100 * accuracy.mean, 100 * accuracy.std)),
             cell(paper["acc"]),
             cell(score(together, "test", "ece"), 3),
+            cell(score(together, "mirrored", "log_likelihood"), 3),
+            cell(Published(100 * mirrored.mean, 100 * mirrored.std)),
             f"{np.mean([member['fit_seconds'] for member in members]):.0f}",
             f"{1000 * float(np.mean(steps)):.1f}" if steps else "–",
         )
