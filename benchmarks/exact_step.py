@@ -140,7 +140,7 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
             for name, step, most in steps:
                 with (
                     _threads(most),
-                    _as_fits_run(use == "halves" and name == "gdkl") if name in ours else nullcontext(),
+                    _as_fits_run(n, name, use == "halves") if name in ours else nullcontext(),
                 ):
                     best[name] = min(best.get(name, float("inf")), mean_time(step, budget))
     return best
@@ -156,8 +156,10 @@ def use_of_cores(n: int) -> str:
 
 
 @contextmanager
-def _as_fits_run(halved: bool) -> Generator[None]:
-    with keep_freed_memory(), one_blas_thread(), shared_by_threads(2 if halved else 1):
+def _as_fits_run(n: int, name: str, halves: bool) -> Generator[None]:
+    guided = name == "gdkl"
+    largest = 8 * n * (n // 2 if guided else n)
+    with keep_freed_memory(largest), one_blas_thread(), shared_by_threads(2 if halves and guided else 1):
         yield
 
 

@@ -208,6 +208,21 @@ def test_auto_is_exact_for_small_tables_and_sparse_beyond_memory():
     assert GDKLRegressor(n_iter=3).fit(X, y).inference_ == "exact"
 
 
+def test_auto_knows_that_exact_classes_see_few_rows_a_step(monkeypatch):
+    asked = []
+
+    def remembered(*arguments, **options):
+        asked.append(options["rows_a_step"])
+        return True
+
+    monkeypatch.setattr("gdkl.estimators.student.prefers_exact", remembered)
+    X, y = table(80)
+    for model in (GDKLClassifier(n_iter=1), GDKLClassifier(n_iter=1, batch_size=40), DKLClassifier(n_iter=1)):
+        model.fit(X, (y > 100).astype(int))
+    # DKL's evidence is that of all rows, whatever the size of a batch.
+    assert asked == [256, 40, None]
+
+
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("likelihood", ["dirichlet", "gaussian"])
 def test_a_sparse_classifier_learns_and_is_saved(kind, likelihood, digits, tmp_path):
@@ -256,3 +271,26 @@ def test_images_in_memory_use_ten_points():
             images, y
         )
     assert model.model_.posterior.features.shape[1] == 10
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_leave_one_out_means_held_out_rows_with_inducing_points(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 4))
+    # A third of the labels are wrong: probabilities beyond two thirds are too sure.
+    y = np.where(rng.random(2000) < 1 / 3, rng.integers(2, size=2000), X[:, 0] > 0)
+    options = {**FEW, "n_iter": 250, "learning_rate": 0.03}
+    model = CLASSIFIERS[kind](**options, calibrate="loo").fit(X[:1200], y[:1200])
+    calibrated = model.predict_distribution(X[1200:]).log_prob(y[1200:]).mean()
+    assert model.history_["epoch"].iloc[-1] == pytest.approx(250 / (1000 / 64))
+    # DKL's bound holds on to its prior, and there is little for a temperature to mend.
+    assert model.temperature_ > 1.1 if kind == "gdkl" else 0.8 < model.temperature_ < 1.2
+    assert model.temperature_ != 1.0
+    model.temperature_ = 1.0
+    assert calibrated > model.predict_distribution(X[1200:]).log_prob(y[1200:]).mean() - 0.005 * (kind == "dkl")
+    # Too few to spare any; and no class is kept from training as a whole.
+    assert CLASSIFIERS[kind](**FEW, calibrate="loo").fit(X[:900], y[:900]).temperature_ == 1.0
+    rare = y[:1200].astype(int)
+    rare[:3] = [7, 8, 9]
+    model = CLASSIFIERS[kind](**{**FEW, "n_iter": 2}, calibrate="loo").fit(X[:1200], rare)
+    assert model.classes_.tolist() == [0, 1, 7, 8, 9]

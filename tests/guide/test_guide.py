@@ -6,7 +6,7 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -32,6 +32,7 @@ def _guide(x, y):
 
 
 @given(seed=st.integers(0, 10_000), noise=st.sampled_from([0.0, 0.05, 0.5, 5.0]))
+@example(seed=642, noise=0.05).via("two basins, the deeper one narrow")
 def test_evidence_fit_is_at_least_as_good_as_any_search_finds(seed, noise):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((25, 2))
@@ -138,3 +139,20 @@ def test_what_cannot_guide_is_refused():
         fit_guide(as_kernel_function(lambda a, b: torch.zeros(len(a), len(b))), x, y)
     with pytest.raises(DataError, match="not finite"):
         fit_by_evidence(torch.full((1, 2, 2), torch.nan), torch.zeros(1, 1, 2), FLOOR)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_an_answer_is_the_same_by_numpy_and_by_torch(members):
+    """One thread and one output go one way, everything else another."""
+    guide = _guide(*_data(members=members, n=140))
+    split = SplitSampler(140, members, seed=0).draw(2)
+    before, answers = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            answers.append(guide.posterior(split))
+    finally:
+        torch.set_num_threads(before)
+    assert answers[0].mean.shape == (2, members, 1, 70)
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)

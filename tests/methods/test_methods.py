@@ -27,6 +27,7 @@ from gdkl.methods import (
     fit_gdkl,
     fit_gp,
     fit_nngp,
+    prefers_exact,
 )
 from gdkl.methods.deep_kernel import build_deep_kernel
 from gdkl.methods.gdkl import guided_splits
@@ -191,6 +192,15 @@ def test_a_pool_of_splits_comes_again_in_another_order(beside):
     assert all(torch.equal(p.mean, means[key]) for key, (_, p) in zip(keys, found, strict=True))
 
 
+def test_a_pool_of_splits_is_kept_in_one_piece():
+    # Small tensors apart, among large ones that come and go, made a process grow by gigabytes.
+    data = _data()
+    splits = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=5)
+    again = [next(splits) for _ in range(10)][5:]
+    assert len({p.mean.untyped_storage().data_ptr() for _, p in again}) == 1
+    assert len({split.observed.untyped_storage().data_ptr() for split, _ in again}) == 1
+
+
 @pytest.mark.parametrize("start", [3, 5, 7, 12])
 @pytest.mark.parametrize("pool", [None, 5])
 def test_a_resumed_run_goes_on_with_the_splits_it_would_have_seen(start, pool):
@@ -296,3 +306,24 @@ def test_the_estimate_grows_with_the_cube_of_the_rows(monkeypatch):
         for n in (2000, 4000)
     )
     assert two / one == pytest.approx(8, rel=1e-2)
+
+
+def test_steps_of_a_part_of_the_rows_cost_what_that_part_costs(monkeypatch):
+    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e10)
+    monkeypatch.setattr(cost, "available_memory", lambda _: 64 * 2**30)
+    zero = torch.zeros((), dtype=torch.float64)
+    data = TrainingData(zero.expand(1, 4000, 1), zero.expand(1, 10, 4000))
+    part = exact_cost(data, 500, guided=True, rows_a_step=256)
+    # Steps of 256 rows cost what those of a table of 256 do; all rows are factored once, when training is over.
+    small = exact_cost(TrainingData(zero.expand(1, 256, 1), zero.expand(1, 10, 256)), 500, guided=True)
+    assert part.seconds - small.seconds == pytest.approx(8 / 3 * 4000**3 * 10 / 1e10)
+    assert part.bytes == 5 * 10 * 4000**2 * 8
+    assert exact_cost(data, 500, guided=True).seconds > 100 * part.seconds
+    place = {"guided": True, "device": torch.device("cpu"), "dtype": torch.float64}
+    assert not prefers_exact(4000, 10, 1, 500, **place)
+    assert prefers_exact(4000, 10, 1, 500, **place, rows_a_step=256)
+    # Not beyond what the factors of all rows take of memory, nor for ever.
+    assert not prefers_exact(15_000, 10, 1, 500, **place, rows_a_step=256)
+    assert not prefers_exact(4000, 10, 1, 10**6, **place, rows_a_step=256)
+    # More rows a step than there are: all of them.
+    assert exact_cost(data, 5, guided=True, rows_a_step=9000) == exact_cost(data, 5, guided=True)

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from gdkl.numerics import for_each, shared_by_threads, side_by_side
+from gdkl.numerics import for_each, set_aside, shared_by_threads, side_by_side
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -67,6 +67,61 @@ def test_no_gradients_are_recorded_in_any_thread():
     with shared_by_threads(2):
         assert not any(value.requires_grad for value in for_each(4, lambda index: x * index))
     assert (x * 2).requires_grad
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_pieces_set_aside_come_in_order_whoever_computes_them(threads):
+    with shared_by_threads(threads):
+        batches = [set_aside(5, lambda index, batch=batch: (batch, index)) for batch in range(4)]
+        for batch, pieces in enumerate(batches):
+            assert for_each(3, lambda index: time.sleep(0.002) or index) == [0, 1, 2]
+            assert pieces.results() == [(batch, index) for index in range(5)]
+
+
+def test_a_thread_with_nothing_to_do_computes_what_was_set_aside():
+    found = []
+    with shared_by_threads(2):
+        pieces = set_aside(2, found.append)
+        # One piece a thread, one of them far longer than the other.
+        for_each(2, lambda index: time.sleep(0.2 * index))
+        assert sorted(found) == [0, 1]
+        pieces.results()
+    assert len(found) == 2
+
+
+def test_what_was_set_aside_is_done_once_and_none_of_it_after_the_context():
+    started = []
+
+    def slow(index):
+        started.append(index)
+        time.sleep(0.02)
+        return index
+
+    with shared_by_threads(2):
+        pieces = set_aside(20, slow)
+        for_each(2, lambda index: time.sleep(0.05))
+        time.sleep(0.05)
+    before = len(started)
+    assert 0 < before < 20
+    time.sleep(0.05)
+    assert len(started) == before
+    assert pieces.results() == list(range(20))
+    assert sorted(started) == list(range(20))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_in_what_was_set_aside_is_raised_where_it_is_asked_for(threads):
+    def work(index):
+        if index == 1:
+            raise ValueError("set aside")
+        return index
+
+    with shared_by_threads(threads):
+        pieces = set_aside(3, work)
+        assert for_each(3, lambda index: time.sleep(0.01 * index) or index) == [0, 1, 2]
+        with pytest.raises(ValueError, match="set aside"):
+            pieces.results()
+        assert for_each(2, lambda index: index) == [0, 1]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -65,11 +65,11 @@ def test_threads_are_given_back_after_an_error(two_threads):
 
 def test_memory_can_be_kept_again_and_again_and_after_an_error():
     for _ in range(2):
-        with keep_freed_memory():
+        with keep_freed_memory(2**20):
             assert float(torch.ones(10**6).sum()) == 10**6
 
     def work():
-        with keep_freed_memory():
+        with keep_freed_memory(2**20):
             raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):

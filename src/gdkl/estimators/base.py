@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,10 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
+from gdkl.estimators.loaders import RegressionLoader, as_loader, is_stream
+from gdkl.estimators.resuming import digest
 from gdkl.estimators.scaling import Scaler
-from gdkl.estimators.streams import (
-    TableStream,
-    as_loader,
-    first_pass,
-    is_long_table,
-    is_stream,
-    regression_loader,
-    row_parts,
-)
+from gdkl.estimators.streams import TableStream, is_long_table, row_parts
 from gdkl.estimators.student import TABLE_BATCH, sparse_precisions
 from gdkl.estimators.validation import (
     check_number,
@@ -48,6 +42,10 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         noise_: Variance of the observation noise in the target's units, a number or one an output.
         n_features_in_, feature_names_in_: As everywhere in scikit-learn.
     """
+
+    #: Whether sparse inference keeps rows from training for the noise of its predictions. The classic, DKL, learns its
+    #: noise from the evidence bound of the rows that it is trained on, and is trained on all.
+    _noise_of_held_out_rows: ClassVar[bool] = False
 
     model_: FittedModel
     scaler_: Scaler
@@ -94,7 +92,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         device, dtype = resolve_device(self.device), resolve_dtype(self.dtype)
         # Training needs gradients, whatever the caller has switched off around it.
         with torch.inference_mode(False), torch.enable_grad():
-            if is_stream(X):
+            if is_stream(X, y):
                 model, scaler = self._fit_loader(X, y, device)
             else:
                 # A long table is checked a part at a time, once it is known that no copy of it is needed.
@@ -122,9 +120,13 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         seed = draw_seed(self.random_state)
         network, algebra = sparse_precisions(self.dtype)
         size = getattr(self, "batch_size", None) or TABLE_BATCH
-        source, held_out = table.batches(size, seed, device, network, algebra)
+        source, held_out = table.batches(size, seed, device, network, algebra, hold_out=self._noise_of_held_out_rows)
         callbacks = self._callbacks(source.batch_size)
-        return self._fit_sparse(source, len(table.targets), held_out, seed, callbacks), table.scaler
+        with self._resumable(seed, lambda: digest(table.X, table.targets.T)) as checkpoints:
+            model = self._fit_sparse(source, len(table.targets), held_out, seed, callbacks)
+            if checkpoints is not None:
+                checkpoints.end(model.outcome)
+        return model, table.scaler
 
     def _fit_loader(self, X: Any, y: Any, device: torch.device) -> tuple[FittedModel, Scaler]:
         """Train over the batches that a Dataset or DataLoader yields."""
@@ -137,18 +139,30 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         seed = draw_seed(self.random_state)
         network, algebra = sparse_precisions(self.dtype)
         loader = as_loader(X, getattr(self, "batch_size", None), seed)
-        told = first_pass(loader, labels=False, seed=seed)
+        stream = RegressionLoader.read(
+            loader,
+            seed,
+            hold_out=self._noise_of_held_out_rows,
+            fingerprint=getattr(self, "checkpoint_dir", None) is not None,
+        )
+        told = stream.told
         if len(told.row_shape) != 1 or told.y_moments is None:
             raise DataError(f"the loader yields images of shape {told.row_shape}: a regressor takes rows (b, d).")
         self.n_features_in_ = told.row_shape[0]
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         check_row_count(told.rows)
-        scaler = Scaler.from_moments(told.x_moments, told.y_moments, told.y_is_1d)
-        source = regression_loader(loader, told, scaler, device, network, algebra)
+        scaler = Scaler.from_moments(told.x_moments, told.y_moments, not told.y_shape)
+        source, held_out = stream.batches(scaler, device, network, algebra)
         self.inference_ = "sparse"
         callbacks = self._callbacks(source.batch_size)
-        return self._fit_sparse(source, len(scaler.y_mean), None, seed, callbacks), scaler
+        with self._resumable(seed, lambda: str(told.fingerprint)) as checkpoints:
+            model = self._fit_sparse(source, len(scaler.y_mean), held_out, seed, callbacks)
+            if checkpoints is not None:
+                checkpoints.end(model.outcome)
+        if stream.filter is not None:
+            stream.filter.tell()
+        return model, scaler
 
     def _adopt(self, model: FittedModel, scaler: Scaler) -> None:
         """Take over a trained model; `gdkl.load` comes this way too."""

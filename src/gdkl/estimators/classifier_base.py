@@ -23,8 +23,9 @@ from gdkl.estimators.class_inputs import (
     read_table,
 )
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
+from gdkl.estimators.loaders import as_loader, first_pass, is_stream
+from gdkl.estimators.resuming import digest
 from gdkl.estimators.sparse_classes import class_loader, read_class_loader
-from gdkl.estimators.streams import as_loader, first_pass, is_stream
 from gdkl.estimators.student import sparse_precisions
 from gdkl.estimators.temperature import best_temperature
 from gdkl.estimators.validation import check_number, check_row_count, refuse_fit_options
@@ -109,7 +110,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self._check_options()
         _check_calibration(self.calibrate, self._calibrations)
         device = resolve_device(self.device)
-        if is_stream(X):
+        if is_stream(X, y):
             with torch.inference_mode(False), torch.enable_grad():
                 self._fit_loader(X, y, device)
             return self
@@ -127,7 +128,10 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
                 self._likelihood,
                 algebra,
             )
-            temperature, model = self._fit_calibrated(data, seed, callbacks)
+            with self._resumable(seed, lambda: digest(rows, labels)) as checkpoints:
+                temperature, model = self._fit_calibrated(data, seed, callbacks)
+                if checkpoints is not None:
+                    checkpoints.end(model.outcome)
         self._adopt(model, scaler, seed, temperature)
         self._tell_of_interrupt(model.outcome)
         return self
@@ -143,13 +147,17 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             )
         seed = draw_seed(self.random_state)
         loader = as_loader(X, getattr(self, "batch_size", None), seed)
-        told = first_pass(loader, labels=True, seed=seed)
+        wanted = getattr(self, "checkpoint_dir", None) is not None
+        told = first_pass(loader, labels=True, seed=seed, fingerprint=wanted)
         scaler = read_class_loader(self, told)
         check_row_count(told.rows)
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         source = class_loader(loader, told, scaler, self.classes_, device, network)
         self.inference_ = "sparse"
-        model = self._fit_sparse(source, len(self.classes_), seed, self._callbacks(source.batch_size))
+        with self._resumable(seed, lambda: str(told.fingerprint)) as checkpoints:
+            model = self._fit_sparse(source, len(self.classes_), seed, self._callbacks(source.batch_size))
+            if checkpoints is not None:
+                checkpoints.end(model.outcome)
         self._adopt(model, scaler, seed, 1.0)
         self._tell_of_interrupt(model.outcome)
 
@@ -163,6 +171,10 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             if isinstance(model, FittedModel) and model.left_out is not None:
                 temperature = self._left_out_temperature(model.left_out, data.labels[0], seed)
                 model.left_out = None
+            if isinstance(model, FittedModel) and model.held_out is not None:
+                rows, labels = model.held_out.rows, model.held_out.targets
+                temperature = best_temperature(self._log_probs(model, rows[None], seed)[0], labels, spread=_SPREAD)
+                model.held_out = None
             return temperature, model
         except DataError as error:
             if self.image_shape_ is not None or not str(error).startswith("feature_net failed"):

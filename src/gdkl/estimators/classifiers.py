@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ from gpytorch.kernels import Kernel
 from gdkl.estimators.class_inputs import ImageScaler, TableScaler
 from gdkl.estimators.classifier_base import AnyModel, ClassifierBase
 from gdkl.estimators.parts import FeatureNet, guide_kernel, image_network_builder, network_builder
-from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, batch_guide, class_subset
+from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, batch_guide, class_subset, held_out_labels
 from gdkl.estimators.student import TABLE_BATCH, TABLE_POINTS, StudentOptions, sparse_precisions
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood, ExactPosterior, KernelFunction, leave_one_out
@@ -37,9 +38,10 @@ from gdkl.methods import (
     fit_nngp_classes,
     fit_sparse_dkl_classes,
     fit_sparse_gdkl_classes,
+    held_out_rows,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import BatchSource, Callback, StepReport, TensorBatches
+from gdkl.training import Batch, BatchSource, Callback, StepReport, TensorBatches
 
 _OPTIMISERS = ("adam", "sgd")
 _AUTO = "auto"
@@ -78,12 +80,26 @@ class StudentClassifier(StudentOptions, ClassifierBase):
         options = self._options(seed, callbacks, build)
         return replace(options, momentum=self.momentum if self.optimizer == "sgd" else None)
 
-    def _in_batches(self, data: ClassData, seed: int, *, guided: bool) -> TensorBatches | None:
-        """The data in batches, where inducing points are to be used."""
-        if not self._is_sparse(data.n, data.outputs, data.rows.device, data.targets.dtype, guided=guided):
+    def _in_batches(
+        self, data: ClassData, seed: int, *, guided: bool, rows_a_step: int | None = None
+    ) -> tuple[TensorBatches, Batch | None] | None:
+        """The data in batches, where inducing points are to be used, and rows kept from them for a temperature.
+
+        Args:
+            data: All of it.
+            seed: Of the order and of what is kept.
+            guided: As for `gdkl.methods.exact_cost`.
+            rows_a_step: Rows that a step of exact inference would see.
+        """
+        device, algebra = data.rows.device, data.targets.dtype
+        if not self._is_sparse(data.n, data.outputs, device, algebra, guided=guided, rows_a_step=rows_a_step):
             return None
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
-        return TensorBatches(data.rows[0].to(network), data.labels[0], self._batch_size(), seed)
+        rows, labels = data.rows[0].to(network), data.labels[0]
+        if self.calibrate != "loo" or not (count := held_out_rows(data.n)):
+            return TensorBatches(rows, labels, self._batch_size(), seed), None
+        kept, used = held_out_labels(labels, count, seed)
+        return TensorBatches(rows[used], labels[used], self._batch_size(), seed), Batch(rows[kept], labels[kept])
 
     def _batch_size(self) -> int:
         size = getattr(self, "batch_size", None)
@@ -191,7 +207,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
             the guide's, which is asked at the scale where it predicts best. 0 is the student alone, 1 the guide. None
             for 0.75 on tables, and 0 for images, whose guides are far behind their students, with ``beta=0`` and with
-            inducing points, where no guide has seen all rows; more than 0 is then refused. Latent functions are the
+            inducing points, where no guide has seen all rows and more than 0 is refused. Latent functions are the
             student's in any case.
         feature_net: None for d-100-100-100-20 with ReLU (a wide ResNet-28-5 for images), a list of widths, a
             `torch.nn.Module` (copied), or a function from the number of columns, or of channels, to one.
@@ -206,8 +222,10 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         calibrate: "loo" divides log probabilities by a temperature at which the guide alone suits the label of each row
             given those of all others. The guide has learned no features from the labels, so that this is honest, and
             it costs a step or two. "temperature" takes one that suits a held-out fifth of the rows; the model itself
-            is then fitted to all of them. It doubles the time. None leaves probabilities as they are, and so does
-            "loo" with inducing points. Labels are the same in any case.
+            is then fitted to all of them. It doubles the time. None leaves probabilities as they are. With inducing
+            points nothing is left out one by one: "loo" then keeps 5 % of the rows (200 to 2000) from training and
+            takes the temperature that suits them; of fewer than 1000 rows, and of a Dataset, DataLoader or list of
+            batches, it keeps none and leaves probabilities as they are. Labels are the same for any temperature.
         augment: Whether the student follows its guide also on rows put together from two training rows, column by
             column, which takes no labels; "auto" for tables only.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
@@ -223,6 +241,9 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects; a true answer ends training.
+        checkpoint_dir: Folder in which sparse inference keeps its state every half minute, the last two of it. The same
+            fit, started again with the same options, data and ``random_state`` (which must be given), goes on from
+            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended.
 
     Attributes after ``fit``:
         guide_share_: Share of the guide's own probabilities that predictions have.
@@ -267,6 +288,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ):
         self.beta = beta
         self.n_iter = n_iter
@@ -293,6 +315,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint_dir = checkpoint_dir
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -308,18 +331,18 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        source = self._in_batches(data, seed, guided=True)
-        if source is not None:
-            return self._fit_sparse(source, data.outputs, seed, callbacks)
+        table = self.image_shape_ is None
+        rows_a_step = _ROWS_A_STEP if self.batch_size is None and table else self.batch_size
+        if (batches := self._in_batches(data, seed, guided=True, rows_a_step=rows_a_step)) is not None:
+            return replace(self._fit_sparse(batches[0], data.outputs, seed, callbacks), held_out=batches[1])
         guide = self._fit_guide(data, seed, self.guide_scale)
         options = self._student_options(data, seed, callbacks)
-        table = self.image_shape_ is None
         model = fit_gdkl_classes(
             data.repeat(self.n_members),
             guide,
             options,
             beta=self.beta,
-            rows_a_step=_ROWS_A_STEP if self.batch_size is None and table else self.batch_size,
+            rows_a_step=rows_a_step,
             recombined=table if self.augment == _AUTO else bool(self.augment),
         )
         if self.calibrate == "loo":
@@ -376,6 +399,7 @@ class DKLClassifier(StudentClassifier):
         random_state: As for `GDKLClassifier`.
         verbose: As for `GDKLClassifier`.
         callbacks: As for `GDKLClassifier`.
+        checkpoint_dir: As for `GDKLClassifier`.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -407,6 +431,7 @@ class DKLClassifier(StudentClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ):
         self.n_iter = n_iter
         self.likelihood = likelihood
@@ -428,11 +453,11 @@ class DKLClassifier(StudentClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint_dir = checkpoint_dir
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        source = self._in_batches(data, seed, guided=False)
-        if source is not None:
-            return self._fit_sparse(source, data.outputs, seed, callbacks)
+        if (batches := self._in_batches(data, seed, guided=False)) is not None:
+            return replace(self._fit_sparse(batches[0], data.outputs, seed, callbacks), held_out=batches[1])
         data = data.repeat(self.n_members)
         model = fit_dkl_classes(data, self._student_options(data, seed, callbacks))
         if self.calibrate == "loo" and isinstance(model.posterior, ExactPosterior):

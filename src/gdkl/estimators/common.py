@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from gdkl.estimators.resuming import FitCheckpoints
 from gdkl.estimators.saving import save
 from gdkl.numerics import InterruptedFitWarning, NotFittedError, OptionError
 from gdkl.predictive import FloatArray
@@ -38,6 +41,27 @@ class EstimatorBase(BaseEstimator, ABC):
         shown: Callback = ProgressDisplay(name) if rows_per_step is None else EpochProgress(name, rows_per_step)
         progress = [shown] if self.verbose else []
         return [*progress, *as_callbacks(getattr(self, "callbacks", None))]
+
+    #: Of the fit that is under way, where the user wants any.
+    _checkpoints: FitCheckpoints | None = None
+
+    @contextmanager
+    def _resumable(self, seed: int, data: Callable[[], str]) -> Generator[FitCheckpoints | None]:
+        """Keeps checkpoints of the training inside, if the user gave a folder for them.
+
+        Args:
+            seed: Of the fit.
+            data: What identifies the data; asked for only if it is needed.
+        """
+        folder = getattr(self, "checkpoint_dir", None)
+        if folder is None:
+            yield None
+            return
+        self._checkpoints = FitCheckpoints(folder, self, seed, data())
+        try:
+            yield self._checkpoints
+        finally:
+            del self._checkpoints
 
     def _tell_of_interrupt(self, outcome: TrainingOutcome | None) -> None:
         if outcome is not None and outcome.interrupted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -81,6 +82,9 @@ class GDKLRegressor(DeepKernelRegressor):
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects; a true answer ends training.
+        checkpoint_dir: Folder in which sparse inference keeps its state every half minute, the last two of it. The same
+            fit, started again with the same options, data and ``random_state`` (which must be given), goes on from
+            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended.
 
     Example:
         >>> import numpy as np
@@ -112,6 +116,7 @@ class GDKLRegressor(DeepKernelRegressor):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ):
         self.beta = beta
         self.n_iter = n_iter
@@ -132,6 +137,7 @@ class GDKLRegressor(DeepKernelRegressor):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint_dir = checkpoint_dir
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -141,6 +147,7 @@ class GDKLRegressor(DeepKernelRegressor):
         guide_kernel(self.guide)
 
     _guided = True
+    _noise_of_held_out_rows = True
 
     def _schedule(self) -> Schedule:
         return _SCHEDULES[self.schedule](int(self.n_iter), self.learning_rate)
@@ -186,6 +193,7 @@ class DKLRegressor(DeepKernelRegressor):
         random_state: Seed of the weights.
         verbose: 1 shows progress on standard error.
         callbacks: As for `GDKLRegressor`.
+        checkpoint_dir: As for `GDKLRegressor`.
 
     Example:
         >>> import numpy as np
@@ -213,6 +221,7 @@ class DKLRegressor(DeepKernelRegressor):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ):
         self.n_iter = n_iter
         self.feature_net = feature_net
@@ -230,6 +239,7 @@ class DKLRegressor(DeepKernelRegressor):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint_dir = checkpoint_dir
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         return fit_dkl(data.repeat(self.n_members), self._options(seed, callbacks))
@@ -239,8 +249,7 @@ class DKLRegressor(DeepKernelRegressor):
     ) -> FittedModel:
         algebra = source.sample(2, seed).targets.dtype
         options = self._sparse_options(self._options(seed, callbacks), source.rows, algebra)
-        # The classic learns its noise from the evidence bound of the rows that it is trained on.
-        return fit_sparse_dkl(source, outputs, options)
+        return fit_sparse_dkl(source, outputs, options, held_out=held_out)
 
 
 class NNGPRegressor(RegressorBase):

@@ -119,7 +119,8 @@ def _names(estimator: RegressorBase | ClassifierBase) -> list[str] | None:
 
 def _pack_option(name: str, value: Any) -> Any:
     """An option as JSON; parts that only code can build become a mark."""
-    if name in ("callbacks", "random_state") and not isinstance(value, (int, np.integer)):
+    # A model that is read elsewhere has no use for the folder that it was trained in.
+    if name == "checkpoint_dir" or (name in ("callbacks", "random_state") and not isinstance(value, (int, np.integer))):
         return None
     if isinstance(value, infinite.InfiniteNetwork):
         return {"kind": "infinite", "spec": value.to_spec()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdkl.estimators.class_inputs import ImageScaler, TableScaler
-from gdkl.estimators.streams import FirstPass, read_pair
+from gdkl.estimators.loaders import FirstPass, read_pair
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import ClassBatchGuide, ClassGuide, OnlineGram, subset_size
 from gdkl.methods import ClassData
@@ -38,6 +38,25 @@ def class_subset(
     return ClassData.make(batch.rows[None], batch.targets[None], n_classes, likelihood, algebra)
 
 
+def held_out_labels(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Positions of about so many rows for a temperature, and of the others: no class is without a row to learn from.
+
+    Args:
+        labels: Class numbers, ``(n,)``.
+        count: How many.
+        seed: Of the choice.
+
+    Example:
+        >>> kept, used = held_out_labels(torch.tensor([0, 0, 0, 0, 0, 1]), 3, seed=0)
+        >>> len(kept) + len(used), 5 in used
+        (6, True)
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    kept, used = order[:count], order[count:]
+    learned = torch.isin(labels[kept], labels[used])
+    return kept[learned], torch.cat([used, kept[~learned]]).sort().values
+
+
 def batch_guide(guide: ClassGuide, likelihood: ClassLikelihood) -> ClassBatchGuide:
     """A guide that was fitted to a subset, for batches; as in exact training without the labels' own variances."""
     return ClassBatchGuide(
@@ -55,8 +74,6 @@ def read_class_loader(estimator: ClassifierBase, told: FirstPass) -> TableScaler
     """Set what an estimator remembers of its inputs, and learn their scales, from a first pass over a loader."""
     if told.labels is None or len(told.labels) < 2:
         raise DataError("the loader yields one class only: a classifier needs rows of at least two classes.")
-    if told.labels.dtype.kind not in "iub":
-        raise DataError(f"the loader yields labels of type {told.labels.dtype}: give whole numbers.")
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
     estimator.classes_ = told.labels
@@ -85,8 +102,6 @@ def class_loader(
     """Batches of a loader of labelled rows or images, scaled."""
 
     def scaled(X: NDArray[Any], y: NDArray[Any]) -> tuple[Tensor, Tensor]:
-        if y.ndim != 1:
-            raise DataError(f"the loader yields labels of shape {y.shape}: give one class number a row.")
         if isinstance(scaler, ImageScaler):
             images = (X / _PIXEL if X.dtype.kind in "iub" else X).astype(np.float32)
             rows: NDArray[Any] = scaler.rows(images)
@@ -98,6 +113,6 @@ def class_loader(
         return torch.as_tensor(rows).to(device=device, dtype=network), torch.as_tensor(index).to(device)
 
     def convert(item: Any) -> tuple[Tensor, Tensor]:
-        return scaled(*read_pair(item, told.row_shape, 0))
+        return scaled(*read_pair(item, None, labels=True, row_shape=told.row_shape, y_shape=told.y_shape))
 
     return LoaderBatches(loader, convert, told.rows, max(2, told.batch_size), scaled(told.X, told.y))

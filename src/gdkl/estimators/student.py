@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import nn
 
 from gdkl.estimators.parts import FeatureNet, check_base_kernel, network_builder
+from gdkl.estimators.resuming import FitCheckpoints, check_checkpoint_dir
 from gdkl.estimators.validation import check_number
 from gdkl.methods import DeepKernelOptions, SparseOptions, prefers_exact
 from gdkl.numerics import OptionError, resolve_dtype
@@ -44,6 +46,8 @@ class StudentOptions:
     tol: float | None
     patience: int | None
     callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None
+    random_state: Any
+    _checkpoints: FitCheckpoints | None
 
     def _check_options(self) -> None:
         check_number("n_iter", self.n_iter, low=1, strict=False, integer=True)
@@ -60,6 +64,7 @@ class StudentOptions:
                 check_number(name, value, low=low, strict=False, integer=True)
         if (self.tol is None) != (self.patience is None):
             raise OptionError("tol and patience go together: give both to stop early, or neither.")
+        check_checkpoint_dir(getattr(self, "checkpoint_dir", None), inference, self.random_state)
         network_builder(self.feature_net)
         check_base_kernel(getattr(self, "base_kernel", None))
         as_callbacks(self.callbacks)
@@ -82,11 +87,27 @@ class StudentOptions:
             callbacks=callbacks,
         )
 
-    def _is_sparse(self, rows: int, outputs: int, device: torch.device, dtype: torch.dtype, *, guided: bool) -> bool:
+    def _is_sparse(
+        self,
+        rows: int,
+        outputs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        guided: bool,
+        rows_a_step: int | None = None,
+    ) -> bool:
         """Whether inducing points take the place of exact inference; remembered as ``inference_``."""
         if self.inference == "auto":
             exact = prefers_exact(
-                rows, outputs, self.n_members, int(self.n_iter), guided=guided, device=device, dtype=dtype
+                rows,
+                outputs,
+                self.n_members,
+                int(self.n_iter),
+                guided=guided,
+                device=device,
+                dtype=dtype,
+                rows_a_step=rows_a_step,
             )
         else:
             exact = self.inference == "exact"
@@ -117,6 +138,7 @@ class StudentOptions:
             algebra=algebra,
             seed=options.seed,
             callbacks=options.callbacks,
+            checkpoint=None if self._checkpoints is None else self._checkpoints.of(rows),
         )
 
 

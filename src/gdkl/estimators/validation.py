@@ -37,7 +37,9 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
             f"X is {type(X).__name__}: give rows as an array, a DataFrame or a list of lists (a Dataset or DataLoader "
             "can be fitted, by GDKL and DKL, not predicted)."
         )
-    elif (dimensions := np.asarray(X).ndim) != 2:
+    elif isinstance(X, (list, tuple)) and not X:
+        raise DataError("X is empty: give rows, or a list of batches that are pairs of rows and targets.")
+    elif (dimensions := _dimensions(X)) != 2:
         raise DataError(
             f"X is {dimensions}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
             "single column, X.reshape(1, -1) for a single row."
@@ -60,6 +62,25 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         raise DataError("X has column names of several types: rename them all to strings.") from error
     _check_finite("X", values, estimator, first_row)
     return values
+
+
+def _dimensions(X: Any) -> int:
+    """Dimensions of an array or a nested list.
+
+    Raises:
+        DataError: If a nested list is not an array.
+    """
+    try:
+        return np.asarray(X).ndim
+    except (TypeError, ValueError) as error:
+        first: Any = X[0] if isinstance(X, (list, tuple)) else None
+        if isinstance(first, tuple) and len(cast("tuple[Any, ...]", first)) == 2:
+            message = (
+                "X is a list of pairs that are not batches: pass DataLoader(X), or pairs of rows (b, d) and targets."
+            )
+        else:
+            message = "X has rows of different lengths: give as many values in each."
+        raise DataError(message) from error
 
 
 def _check_columns_numeric(frame: pd.DataFrame) -> None:

@@ -19,10 +19,12 @@ _LOG_2PI = math.log(2 * math.pi)
 
 #: Where log r is sought: signal-to-noise ratios that no data set leaves.
 _LOG_RATIO_RANGE = (math.log(1e-12), math.log(1e8))
-#: Candidates of the first grid, which finds the basin, and of each finer one, which narrows it sixteenfold.
-_COARSE = 49
+#: Candidates of the first grid, which finds basins, and of each finer one, which narrows a basin sixteenfold.
+_COARSE = 97
 _FINE = 33
 _REFINEMENTS = 6
+#: Basins that are followed to their bottoms: the first grid may see the deeper of two from too far.
+_BASINS = 3
 
 
 class EvidenceFit(NamedTuple):
@@ -37,9 +39,9 @@ class EvidenceFit(NamedTuple):
 def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> EvidenceFit:
     """Maximise the evidence over output scale and noise.
 
-    A grid over log r finds the basin (the evidence may have two: "all signal" and "all noise"), then grids
-    a few cells wide, each inside the last, close in on its bottom. After six the bracket is narrower than
-    1e-7, where the evidence itself is flat to rounding: converged, with a fixed amount of work.
+    A grid over log r finds the basins (the evidence may have two: "all signal" and "all noise"), then grids
+    a few cells wide, each inside the last, close in on their bottoms. After six the brackets are narrower than
+    1e-7, where the evidence itself is flat to rounding: converged, with a fixed amount of work. The deepest counts.
 
     Args:
         gram: Symmetric positive semi-definite, ``(members, n, n)``.
@@ -62,28 +64,38 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
     eigenvalues = eigenvalues.clamp_min(0).unsqueeze(-2)
     z_squared = (targets @ Q).square()
 
-    low = torch.full(targets.shape[:-1], _LOG_RATIO_RANGE[0], dtype=gram.dtype, device=gram.device)
-    high = torch.full_like(low, _LOG_RATIO_RANGE[1])
-    best = low
-    for count in (_COARSE, *[_FINE] * _REFINEMENTS):
-        steps = torch.linspace(0, 1, count, dtype=gram.dtype, device=gram.device)
-        log_ratio = low + (high - low) * steps.reshape(-1, *([1] * low.dim()))
-        values, _ = _profile(log_ratio, eigenvalues, z_squared, noise_floor)
-        index = values.argmin(dim=0, keepdim=True)
-        best = log_ratio.gather(0, index).squeeze(0)
-        cell = (high - low) / (count - 1)
-        low, high = (best - cell).clamp_min(_LOG_RATIO_RANGE[0]), (best + cell).clamp_max(_LOG_RATIO_RANGE[1])
-    value, scale = _profile(best.unsqueeze(0), eigenvalues, z_squared, noise_floor)
-    scale = scale.squeeze(0)
+    lowest, highest = _LOG_RATIO_RANGE
+    grid = torch.linspace(lowest, highest, _COARSE, dtype=gram.dtype, device=gram.device)
+    grid = grid.reshape(-1, 1, 1).expand(-1, *targets.shape[:-1])
+    values, _ = _profile(grid, eigenvalues, z_squared, noise_floor)
+    # (basins, members, outputs) from here on; where there are fewer basins, other points of the grid fill up.
+    best = grid.gather(0, _bottoms(values).topk(_BASINS, dim=0, largest=False).indices)
+    cell = (highest - lowest) / (_COARSE - 1)
+    steps = torch.linspace(-1, 1, _FINE, dtype=gram.dtype, device=gram.device).reshape(-1, 1, 1, 1)
+    for _ in range(_REFINEMENTS):
+        finer = (best + cell * steps).clamp(lowest, highest)
+        values, _ = _profile(finer, eigenvalues, z_squared, noise_floor)
+        best = finer.gather(0, values.argmin(dim=0, keepdim=True)).squeeze(0)
+        cell *= 2 / (_FINE - 1)
+    values, scales = _profile(best, eigenvalues, z_squared, noise_floor)
+    deepest = values.argmin(dim=0, keepdim=True)
+    best, value, scale = (found.gather(0, deepest).squeeze(0) for found in (best, values, scales))
     noise = (scale * best.exp()).clamp_min(noise_floor)
-    return EvidenceFit(scale, noise, -value.squeeze(0))
+    return EvidenceFit(scale, noise, -value)
+
+
+def _bottoms(values: Tensor) -> Tensor:
+    """Values along the first dimension where neither neighbour is lower; infinity elsewhere."""
+    beyond = torch.full_like(values[:1], math.inf)
+    before, after = torch.cat([beyond, values[:-1]]), torch.cat([values[1:], beyond])
+    return torch.where((values <= before) & (values <= after), values, math.inf)
 
 
 def _profile(log_ratio: Tensor, eigenvalues: Tensor, z_squared: Tensor, noise_floor: float) -> tuple[Tensor, Tensor]:
     """Negative log evidence a row at the best scale for each ratio, and that scale.
 
     Args:
-        log_ratio: ``(candidates, members, outputs)``.
+        log_ratio: ``(..., members, outputs)``.
         eigenvalues: ``(members, 1, n)``.
         z_squared: ``(members, outputs, n)``.
         noise_floor: Smallest noise variance allowed.

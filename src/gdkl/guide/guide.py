@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gdkl.gp import (
     NOISE_FLOOR,
+    RELATIVE_VARIANCE_FLOOR,
     ExactPosterior,
     KernelFunction,
     Marginals,
@@ -18,9 +21,12 @@ from gdkl.gp import (
     members_apart,
 )
 from gdkl.guide.evidence import fit_by_evidence
-from gdkl.numerics import DataError, for_each, limit_threads, require_memory, tensor_bytes
+from gdkl.numerics import DataError, cholesky_of_array, limit_threads, require_memory, set_aside, tensor_bytes
 
 _MATRIX_NAME = "the guide's kernel matrix"
+
+#: Observed rows up to which a split of one member is answered in one go by NumPy.
+_MOST_ALONE = 1000
 
 
 @dataclass(frozen=True)
@@ -55,14 +61,52 @@ class Guide:
         Returns:
             Means and variances, ``(..., members, outputs, n2)``.
         """
+        return self.posterior_later(split)()
+
+    @torch.no_grad()
+    def posterior_later(self, split: Split) -> Callable[[], Marginals]:
+        """`posterior`, to be called for; threads that have nothing else to do may begin with it before."""
         observed, order = (index.flatten(0, -2) for index in (split.observed, torch.cat(split, dim=-1)))
         shape = split.observed.shape[:-1]
-        if members_apart(self.gram, observed.shape[-1]):
-            parts = for_each(len(observed), lambda index: self._some(index, observed[index], order[index]))
-            mean, variance = (torch.stack(values) for values in zip(*parts, strict=True))
-        else:
-            mean, variance = self._some(torch.arange(len(observed), device=observed.device), observed, order)
-        return Marginals(mean.unflatten(0, shape), variance.unflatten(0, shape))
+        if not self.answers_apart(observed.shape[-1]):
+
+            def at_once() -> Marginals:
+                p = self._some(torch.arange(len(observed), device=observed.device), observed, order)
+                return Marginals(*(value.unflatten(0, shape) for value in p))
+
+            return at_once
+        # A question that torch's own threads do not share is answered by NumPy, with fewer and shorter calls.
+        small = self.targets.shape[1] == 1 and observed.shape[-1] <= _MOST_ALONE and torch.get_num_threads() == 1
+        ask = self._one if small else self._some
+        pieces = set_aside(len(observed), lambda index: ask(index, observed[index], order[index]))
+
+        def all_answers() -> Marginals:
+            return Marginals(
+                *(torch.stack(values).unflatten(0, shape) for values in zip(*pieces.results(), strict=True))
+            )
+
+        return all_answers
+
+    def answers_apart(self, n1: int) -> bool:
+        """Whether each member's split with this many observed rows is answered on its own: no more memory for many."""
+        return members_apart(self.gram, n1)
+
+    def _one(self, number: int, observed: Tensor, order: Tensor) -> Marginals:
+        """The same as `_some` for one split of one member with one output on a CPU."""
+        member, n1 = number % len(self.gram), len(observed)
+        gram, first, rows = self.gram[member].numpy(), observed.numpy(), order.numpy()
+        scale, noise = float(self.scale[member, 0]), float(self.noise[member, 0])
+        # Whole rows first, then columns.
+        K = gram.take(rows, axis=0).take(first, axis=1)
+        K11, K21 = K[:n1], K[n1:]
+        K11.reshape(-1)[:: n1 + 1] += noise / scale
+        L = cholesky_of_array(K11, name=_MATRIX_NAME)
+        known = torch.from_numpy(self.targets[member, 0].numpy()[first]).unsqueeze(-1)
+        v = torch.linalg.solve_triangular(L, known, upper=False).squeeze(-1).numpy()
+        A = torch.linalg.solve_triangular(L.mT, torch.from_numpy(K21), upper=True, left=False).numpy()
+        prior = gram.diagonal()[rows[n1:]]
+        variance = np.maximum(prior - np.einsum("ij,ij->i", A, A), RELATIVE_VARIANCE_FLOOR * prior)
+        return Marginals(*(torch.from_numpy(value).unsqueeze(0) for value in (A @ v, scale * variance)))
 
     def _some(self, number: int | Tensor, observed: Tensor, order: Tensor) -> Marginals:
         """Marginals ``(..., outputs, n2)`` of one split of one member by its number, or of many of them at once.

@@ -20,6 +20,11 @@ _GUIDED_WORK, _EVIDENCE_WORK = 17 / 3, 8.0
 #: Matrices of n/2 rows squared that a guided step holds at its peak, and of n rows squared for DKL.
 _GUIDED_MATRICES, _EVIDENCE_MATRICES = 14, 8
 
+#: What comes after the last step, where steps see a part of the rows: a factor of all rows, and for a temperature by
+#: leave-one-out one more and its inverse. In units of n³ (4/3 of them, and as long again for copies) and in matrices of
+#: n rows squared (measured: 4.2 to 5).
+_FINISH_WORK, _FINISH_MATRICES = 8 / 3, 5
+
 #: Time of a step that does not grow with n: a few hundred short operations.
 _OVERHEAD_SECONDS = {"cpu": 1.5e-3, "cuda": 6e-3}
 
@@ -59,15 +64,22 @@ def exact_cost(data: TrainingData, n_iter: int, *, guided: bool, rows_a_step: in
         rows_a_step: Rows that a step sees; None for all.
     """
     device = data.rows.device
-    rows = data.n if rows_a_step is None else rows_a_step
-    work = _work(data, rows, guided)
-    rate = _operations_per_second(str(device), data.targets.dtype, threads_for(rows) if device.type == "cpu" else 0)
-    step = work / rate + _OVERHEAD_SECONDS.get(device.type, 6e-3)
-    return Cost(n_iter * step, _bytes(data, rows, guided))
+    rows = data.n if rows_a_step is None else min(data.n, rows_a_step)
+    step = _work(data, rows, guided) / _rate(data, rows) + _OVERHEAD_SECONDS.get(device.type, 6e-3)
+    finish = _finish_work(data) / _rate(data, data.n) if rows < data.n else 0.0
+    return Cost(n_iter * step + finish, _bytes(data, rows, guided))
 
 
 def prefers_exact(
-    rows: int, outputs: int, members: int, n_iter: int, *, guided: bool, device: torch.device, dtype: torch.dtype
+    rows: int,
+    outputs: int,
+    members: int,
+    n_iter: int,
+    *,
+    guided: bool,
+    device: torch.device,
+    dtype: torch.dtype,
+    rows_a_step: int | None = None,
 ) -> bool:
     """Whether exact training fits in memory and in ten minutes on this device; if not, inducing points do.
 
@@ -81,14 +93,16 @@ def prefers_exact(
         guided: As for `exact_cost`.
         device: Where to train.
         dtype: In which precision.
+        rows_a_step: As for `exact_cost`.
     """
     blank = torch.empty((), dtype=dtype, device=device)
     data = TrainingData(blank.expand(members, rows, 1), blank.expand(members, outputs, rows))
-    if _bytes(data, rows, guided) > USABLE_PART * available_memory(device):
+    used = rows if rows_a_step is None else min(rows, rows_a_step)
+    if _bytes(data, used, guided) > USABLE_PART * available_memory(device):
         return False
-    if rows <= ALWAYS_EXACT or _work(data, rows, guided) * n_iter < _SLOWEST_RATE * _LONG_SECONDS:
+    if rows <= ALWAYS_EXACT or _all_work(data, used, n_iter, guided) < _SLOWEST_RATE * _LONG_SECONDS:
         return True
-    return exact_cost(data, n_iter, guided=guided).seconds <= _LONG_SECONDS
+    return exact_cost(data, n_iter, guided=guided, rows_a_step=used).seconds <= _LONG_SECONDS
 
 
 def check_cost(
@@ -107,7 +121,7 @@ def check_cost(
         MemoryLimitError: If a step needs more memory than there is.
     """
     device = data.rows.device
-    rows = data.n if rows_a_step is None else rows_a_step
+    rows = data.n if rows_a_step is None else min(data.n, rows_a_step)
     needed = _bytes(data, rows, guided) + more_bytes
     require_memory(
         needed,
@@ -115,7 +129,7 @@ def check_cost(
         remedy="Train on fewer rows, or with inference='sparse'.",
         device=device,
     )
-    if _work(data, rows, guided) * n_iter < _SLOWEST_RATE * _LONG_SECONDS:
+    if _all_work(data, rows, n_iter, guided) < _SLOWEST_RATE * _LONG_SECONDS:
         return
     cost = exact_cost(data, n_iter, guided=guided, rows_a_step=rows)
     if cost.seconds > _LONG_SECONDS:
@@ -133,10 +147,27 @@ def _work(data: TrainingData, rows: int, guided: bool) -> float:
     return (_GUIDED_WORK if guided else _EVIDENCE_WORK) * (rows / 2) ** 3 * data.members * data.outputs
 
 
+def _finish_work(data: TrainingData) -> float:
+    """Floating-point operations after the last step."""
+    return _FINISH_WORK * float(data.n) ** 3 * data.members * data.outputs
+
+
+def _all_work(data: TrainingData, rows: int, n_iter: int, guided: bool) -> float:
+    """Floating-point operations of all steps of so many rows, and of what comes after them."""
+    return _work(data, rows, guided) * n_iter + (_finish_work(data) if rows < data.n else 0.0)
+
+
+def _rate(data: TrainingData, rows: int) -> float:
+    """Operations a second on matrices of so many rows."""
+    device = data.rows.device
+    return _operations_per_second(str(device), data.targets.dtype, threads_for(rows) if device.type == "cpu" else 0)
+
+
 def _bytes(data: TrainingData, rows: int, guided: bool) -> int:
-    """Peak memory of a step."""
+    """Peak memory of a step of so many rows, or of what comes after the last."""
     size, count = (rows // 2 + 1, _GUIDED_MATRICES) if guided else (rows, _EVIDENCE_MATRICES)
-    return matrix_bytes(data, size, count)
+    step = matrix_bytes(data, size, count)
+    return step if rows == data.n else max(step, matrix_bytes(data, data.n, _FINISH_MATRICES))
 
 
 def matrix_bytes(data: TrainingData, rows: int, count: int) -> int:

@@ -32,6 +32,7 @@ from gdkl.numerics import (
     OptionError,
     keep_freed_memory,
     limit_threads,
+    tensor_bytes,
 )
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import Callback, Checkpoint, History, Schedule, generator_state, seeded, train_full_batch
@@ -225,7 +226,8 @@ def train_deep_kernel(
     with ExitStack() as alone:
         if device.type == "cpu":
             alone.enter_context(limit_threads(rows_a_step))
-            alone.enter_context(keep_freed_memory())
+            largest = tensor_bytes(rows_a_step // 2, rows_a_step, dtype=data.targets.dtype)
+            alone.enter_context(keep_freed_memory(largest if guided else 2 * largest))
         with seeded(options.seed, device):
             model = build_deep_kernel(data, options)
             if start is not None:

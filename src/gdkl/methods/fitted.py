@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gdkl.gp import ExactPosterior, LeftOut, Marginals, SparsePosterior
 from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
-from gdkl.training import TrainingOutcome
+from gdkl.training import Batch, TrainingOutcome
 
 
 @dataclass
@@ -22,6 +22,7 @@ class FittedModel:
         history: One row a logged step.
         outcome: How training ended; None where there was no training loop.
         left_out: Beliefs about each training row given the labels of all others, where a calibration asks for them.
+        held_out: Labelled rows that were kept from training, where a calibration asks for them.
         most_rows: Rows that the network may see at a time, where its own memory counts; None for no limit.
         guide: The guide as a model of its own, where it has a share of the predicted probabilities. `marginals` and
             `covariance` are without it.
@@ -33,6 +34,7 @@ class FittedModel:
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     outcome: TrainingOutcome | None = None
     left_out: LeftOut | None = None
+    held_out: Batch | None = None
     most_rows: int | None = None
     guide: FittedModel | None = None
     guide_share: float = 0.0

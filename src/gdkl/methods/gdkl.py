@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
@@ -176,18 +176,24 @@ def guided_splits(
     if pool is None:
         yield from _fresh_splits(guide, sampler, spare, None, start)
         return
-    drawn = list[tuple[Split, Marginals]]()
-    for step, found in enumerate(_fresh_splits(guide, sampler, spare, pool, 0)):
-        drawn.append(found)
+    drawn: list[Tensor] = []
+    for step, (split, p) in enumerate(_fresh_splits(guide, sampler, spare, pool, 0)):
+        if step == 0:
+            # One block each: small tensors that stay, among large ones that come and go, would keep the gaps between
+            # them from being used again (several gigabytes at 1400 rows).
+            drawn = [value.new_empty(pool, *value.shape) for value in (*split, *p)]
+        for kept, value in zip(drawn, (*split, *p), strict=True):
+            kept[step] = value
         if step >= start:
-            yield found
+            yield split, p
     passes, left_out = divmod(max(0, start - pool), pool)
     generator = torch.Generator().manual_seed(sampler.seed)
     for _ in range(passes):
         torch.randperm(pool, generator=generator)
     while True:
         for place in torch.randperm(pool, generator=generator).tolist()[left_out:]:
-            yield drawn[place]
+            observed, held_out, mean, variance = (kept[place] for kept in drawn)
+            yield Split(observed, held_out), Marginals(mean, variance)
         left_out = 0
 
 
@@ -195,13 +201,17 @@ def _fresh_splits(
     guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None, most: int | None, start: int
 ) -> Iterator[tuple[Split, Marginals]]:
     """Splits that have not been seen before, without the first ones, and no more than are asked for."""
-    per_split = guide.bytes_per_split() * max(1, sampler.members // guide.gram.shape[0])
+    own, shared = guide.gram.shape[0], max(1, sampler.members // guide.gram.shape[0])
+    apart = isinstance(guide, Guide) and guide.answers_apart(sampler.used // 2)
+    per_split = guide.bytes_per_split() // own if apart else guide.bytes_per_split() * shared
     on_cpu = guide.gram.device.type == "cpu"
     count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _BYTES_AHEAD if on_cpu else DEFAULT_BUDGET))
     if most is not None:
         count = min(count, most)
-    batches = 1 if spare is None else -(-_SPLITS_AHEAD // count)
-    pending: deque[tuple[Split, Future[Marginals] | Marginals]] = deque()
+    # Threads that share members have time between them for the next batch; those that share one member's halves do not.
+    ahead = 2 if apart and sampler.members > 1 else 1
+    batches = ahead if spare is None else -(-_SPLITS_AHEAD // count)
+    pending: deque[tuple[Split, Callable[[], Marginals]]] = deque()
     while start >= count:
         sampler.draw(count)
         start -= count
@@ -209,12 +219,15 @@ def _fresh_splits(
     while most is None or given < most:
         while len(pending) < batches and (most is None or asked < most):
             splits = sampler.draw(count)
-            pending.append(
-                (splits, guide.posterior(splits) if spare is None else spare.submit(guide.posterior, splits))
-            )
+            if spare is not None:
+                pending.append((splits, spare.submit(guide.posterior, splits).result))
+            elif isinstance(guide, Guide):
+                pending.append((splits, guide.posterior_later(splits)))
+            else:
+                pending.append((splits, partial(guide.posterior, splits)))
             asked += count
         splits, answer = pending.popleft()
-        p = answer.result() if isinstance(answer, Future) else answer
+        p = answer()
         for index in range(start, count if most is None else min(count, most - given)):
             yield (
                 Split(splits.observed[index], splits.held_out[index]),

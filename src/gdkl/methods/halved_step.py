@@ -1,10 +1,11 @@
-"""A guided step of one network with one output on a CPU, in two halves of equal work that meet four times.
+"""A guided step of one network with one output on a CPU, in two halves of equal work that meet four times, or whole.
 
 The same numbers as `gdkl.gp` and `gdkl.nets` give one after the other, symbols as in `gdkl.gp.split_posterior`. At some
 hundred rows torch's threads wait for each other more than they compute. Here each of two threads has its own rows of
 the network, its own held-out rows of the posterior, and long operations; one thread takes the halves in turns, with the
-same result to the last bit. Most products and all short operations are NumPy's: its calls cost a third of torch's, and
-a short one does not make the other thread wait for the interpreter.
+same result to the last bit. Members that train together have a thread each instead, and the step is taken whole: with
+fewer operations they wait less for the interpreter. Most products and all short operations are NumPy's: its calls cost
+a third of torch's, and a short one does not make the other thread wait for the interpreter.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gdkl.gp import LOWEST_EXPONENT, RELATIVE_VARIANCE_FLOOR
-from gdkl.numerics import cholesky, side_by_side
+from gdkl.numerics import cholesky_of_array, side_by_side
 
 Array = NDArray[Any]
 
 #: Rows of a block in a product of which only the lower half is wanted.
 _BLOCK = 64
+
+#: The very overload: to choose among several takes longer than a short operation.
+_THRESHOLD_BACKWARD = cast(Any, torch.ops.aten).threshold_backward.grad_input
 
 _LOG2_E = math.log2(math.e)
 _LOG_2PI = math.log(2 * math.pi)
@@ -97,14 +100,17 @@ def halved_step(problem: HalvedProblem, *, alone: bool = False) -> HalvedGradien
 
     Args:
         problem: What the step is about.
-        alone: Whether the threads have other work, such as the steps of other members.
+        alone: Whether the threads have other work, such as the steps of other members: the step is then taken whole.
 
     Raises:
         NotPositiveDefiniteError: If K₁₁ + σ²I has no Cholesky factor. Other numbers out of range become infinite or no
             number at all, without a word, as torch's do.
     """
     step = _HalvedStep(problem)
-    side_by_side(step.observed_side(), step.held_out_side(), alone=alone)
+    if alone:
+        step.undivided()
+    else:
+        side_by_side(step.observed_side(), step.held_out_side())
     return step.gradients()
 
 
@@ -123,21 +129,27 @@ class _HalvedStep:
         self.trace = self.along = self.total = 0.0
         self.network = [torch.from_numpy(value) for value in problem.network]
 
+    def undivided(self) -> None:
+        """Both sides as one, without meetings: half as many operations, each twice as long."""
+        n1, n = self.n1, len(self.problem.rows)
+        self._forward(0, n)
+        features = self._features(0, n)
+        E = _extended(features, features[:n1].mean(axis=0))
+        K = self._kernel(E, E[:, :n1])
+        self._observe(E[:, :n1], K[:n1])
+        self._hold_out(E[:, n1:], K[n1:])
+        self._held_out(0, 0, n - n1)
+        self._pull_observed()
+        self._backward(0, n)
+
     def observed_side(self) -> Generator[None]:
         """The network's pass over the observed rows, K₁₁ and its factor; half of the held-out rows between them."""
-        n1, noise = self.n1, self.problem.noise
+        n1 = self.n1
         self._forward(0, n1 // 2)
         yield
         features = self._features(0, n1)
-        self.E1 = _extended(features, features.mean(axis=0))
-        C = self._kernel(self.E1, self.E1)
-        C.flat[:: n1 + 1] = self.problem.scale + noise
-        self.K11 = C
-        self.L = _factor(C, self.problem.name)
-        y1 = torch.from_numpy(self.problem.targets[:n1]).unsqueeze(-1)
-        v = torch.linalg.solve_triangular(self.L, y1, upper=False)
-        self.alpha = torch.linalg.solve_triangular(self.L.mT, v, upper=True).squeeze(-1).numpy()
-        self.v = v.squeeze(-1).numpy()
+        E1 = _extended(features, features.mean(axis=0))
+        self._observe(E1, self._kernel(E1, E1))
         yield
         self._held_out(0, 0, self.cut)
         yield
@@ -153,8 +165,8 @@ class _HalvedStep:
         self._forward(n1, n)
         first = self._features(0, n1)
         centre = first.mean(axis=0)
-        self.E2 = _extended(self._features(n1, n), centre)
-        self.K21 = self._kernel(self.E2, _extended(first, centre))
+        E2 = _extended(self._features(n1, n), centre)
+        self._hold_out(E2, self._kernel(E2, _extended(first, centre)))
         yield
         self._held_out(1, self.cut, n - n1)
         yield
@@ -166,20 +178,20 @@ class _HalvedStep:
     def gradients(self) -> HalvedGradients:
         """What both sides have found, put together."""
         _, _, _, p_variance, _, lengthscale, scale, noise, _, _ = self.problem
-        one, two = self.shares[0], self.shares[1]
+        # Sums have an order, whoever was first.
+        shares = [self.shares[side] for side in sorted(self.shares)]
         n2 = len(p_variance)
-        error = one.error + two.error
+        error = sum(share.error for share in shares)
         by_noise = 1 / (n2 * noise)
         # K₁₁ was kept with the noise on its diagonal.
         total = self.total - noise * self.trace
-        # Sums have an order, whoever was first.
         order = sorted(self.of_network)
-        along = self.along + one.along + two.along
+        along = self.along + sum(share.along for share in shares)
         return HalvedGradients(
             ell=0.5 * (_LOG_2PI + math.log(noise) + error * by_noise),
-            kl=0.5 * ((one.kl + two.kl) / n2 - 1),
+            kl=0.5 * (sum(share.kl for share in shares) / n2 - 1),
             lengthscale=-along / lengthscale**3,
-            scale=total / scale + one.of_variance + two.of_variance,
+            scale=total / scale + sum(share.of_variance for share in shares),
             noise=self.trace + 0.5 * by_noise * (n2 - error / noise),
             network=[_sum(parts) for parts in zip(*(self.of_network[start] for start in order), strict=True)],
         )
@@ -208,6 +220,21 @@ class _HalvedStep:
         K = np.matmul(E.T, b)
         torch.from_numpy(K).clamp_(LOWEST_EXPONENT + shift, shift)
         return np.exp2(K, out=K)
+
+    def _hold_out(self, E2: Array, K21: Array) -> None:
+        self.E2, self.K21 = E2, K21
+
+    def _observe(self, E1: Array, K11: Array) -> None:
+        """Add the noise to K₁₁'s diagonal, factorise it, and solve for the observed targets."""
+        n1, noise = self.n1, self.problem.noise
+        self.E1 = E1
+        K11.reshape(-1)[:: n1 + 1] = self.problem.scale + noise
+        self.K11 = K11
+        self.L = cholesky_of_array(K11, name=self.problem.name)
+        y1 = torch.from_numpy(self.problem.targets[:n1]).unsqueeze(-1)
+        v = torch.linalg.solve_triangular(self.L, y1, upper=False)
+        self.alpha = torch.linalg.solve_triangular(self.L.mT, v, upper=True).squeeze(-1).numpy()
+        self.v = v.squeeze(-1).numpy()
 
     @np.errstate(all="ignore")
     def _held_out(self, side: int, start: int, end: int) -> None:
@@ -240,17 +267,16 @@ class _HalvedStep:
 
     @np.errstate(all="ignore")
     def _pull_observed(self) -> None:
-        """Gradient by the features of the observed rows, from both halves' shares."""
-        one, two = self.shares[0], self.shares[1]
-        P11 = np.add(one.G11, two.G11, out=one.G11)
+        """Gradient by the features of the observed rows, from all held-out rows' shares."""
+        shares = [self.shares[side] for side in sorted(self.shares)]
+        P11 = _sum([share.G11 for share in shares])
         for start, end in _blocks(self.n1):
             P11[start:end, start:end] *= 0.5
-        _plus_outer(P11, -(one.Wg + two.Wg), self.alpha)
+        _plus_outer(P11, -_sum([share.Wg for share in shares]), self.alpha)
         self.trace = float(P11.trace())
         np.multiply(P11, self.K11, out=P11)
         first = self.E1 @ P11.T
-        first += one.to_first
-        first += two.to_first
+        first += _sum([share.to_first for share in shares])
         self.total = float(first[-1].sum())
         first += self.E1 @ P11
         self.along = self._pull(first, self.E1, 0)
@@ -282,15 +308,6 @@ def _sum(parts: Sequence[Array]) -> Array:
     for part in parts[1:]:
         total += part
     return total
-
-
-def _factor(C: Array, name: str) -> Tensor:
-    """L of C = LLᵀ; what goes wrong is left to `cholesky`, which adds to the diagonal or says why it cannot."""
-    try:
-        L = np.linalg.cholesky(C)
-    except np.linalg.LinAlgError:
-        return cholesky(torch.from_numpy(C), name=name)
-    return torch.from_numpy(L) if math.isfinite(L.trace()) else cholesky(torch.from_numpy(C), name=name)
 
 
 def _extended(x: Array, centre: Array) -> Array:
@@ -327,4 +344,4 @@ def _plus_outer(matrix: Array, column: Array, row: Array) -> Array:
 def _only_where_positive(gradient: Array, x: Array) -> None:
     """Zero the entries of a gradient where x is not positive; NumPy would turn a mask into numbers first."""
     out = torch.from_numpy(gradient)
-    cast(Any, torch.ops.aten).threshold_backward(out, torch.from_numpy(x), 0, grad_input=out)
+    _THRESHOLD_BACKWARD(out, torch.from_numpy(x), 0, grad_input=out)

@@ -16,7 +16,7 @@ from torch import Tensor
 from gdkl.gp import NOISE_FLOOR, Marginals
 
 #: Part of the rows that are kept for the noise, with the fewest and the most.
-_PART, _FEWEST, _MOST = 0.05, 200, 2000
+_PART, _FEWEST, MOST_HELD_OUT = 0.05, 200, 2000
 #: Fewer training rows than this are too few to spare any.
 _FEWEST_ROWS = 1000
 
@@ -31,7 +31,7 @@ def held_out_rows(n: int) -> int:
         >>> [held_out_rows(n) for n in (500, 1000, 10_000, 600_000)]
         [0, 200, 500, 2000]
     """
-    return 0 if n < _FEWEST_ROWS else min(_MOST, max(_FEWEST, round(_PART * n)))
+    return 0 if n < _FEWEST_ROWS else min(MOST_HELD_OUT, max(_FEWEST, round(_PART * n)))
 
 
 @torch.no_grad()

@@ -25,7 +25,7 @@ from gdkl.methods.deep_kernel import HISTORY_ROWS, batch_kernel, check_features,
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.held_out_noise import most_probable_noise
 from gdkl.nets import MLP, Members
-from gdkl.numerics import DataError, OptionError, keep_freed_memory, limit_threads
+from gdkl.numerics import DataError, OptionError, keep_freed_memory, limit_threads, tensor_bytes
 from gdkl.objectives import ObjectiveValue
 from gdkl.training import (
     ALONE,
@@ -202,7 +202,8 @@ def train_sparse_deep_kernel(
     with ExitStack() as alone:
         if device.type == "cpu":
             alone.enter_context(limit_threads(source.batch_size))
-            alone.enter_context(keep_freed_memory())
+            widest = max(source.batch_size, options.n_inducing)
+            alone.enter_context(keep_freed_memory(tensor_bytes(outputs, widest, widest, dtype=options.algebra)))
         # Dropout draws from the global generator at every step, so the fit needs it for itself to be repeatable.
         alone.enter_context(seeded(options.seed, device))
         model = build_sparse_deep_kernel(source, outputs, options)

@@ -19,8 +19,17 @@ def _nothing(step: int, batch: Batch) -> tuple[Tensor, ...]:
     return ()
 
 
-def fit_sparse_dkl(source: BatchSource, outputs: int, options: SparseOptions) -> FittedModel:
-    """Train a deep kernel with inducing points by the evidence bound of Gaussian targets."""
+def fit_sparse_dkl(
+    source: BatchSource, outputs: int, options: SparseOptions, *, held_out: Batch | None = None
+) -> FittedModel:
+    """Train a deep kernel with inducing points by the evidence bound of Gaussian targets.
+
+    Args:
+        source: Where batches come from.
+        outputs: Number of targets a row.
+        options: How the deep kernel is built and trained.
+        held_out: Rows that are not in ``source``, which the noise of predictions comes from; None to keep the learned.
+    """
 
     def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
         def loss(rows: Tensor, targets: Tensor) -> ObjectiveValue:
@@ -28,7 +37,7 @@ def fit_sparse_dkl(source: BatchSource, outputs: int, options: SparseOptions) ->
 
         return loss
 
-    return train_sparse_deep_kernel(source, outputs, options, _nothing, make_loss)
+    return train_sparse_deep_kernel(source, outputs, options, _nothing, make_loss, held_out=held_out)
 
 
 def fit_sparse_dkl_classes(

@@ -1,6 +1,6 @@
 """Numerical groundwork that knows no model: errors, Cholesky, chunks, memory, device and precision."""
 
-from gdkl.numerics.cholesky import cholesky
+from gdkl.numerics.cholesky import cholesky, cholesky_of_array
 from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
 from gdkl.numerics.errors import (
     DataError,
@@ -19,7 +19,7 @@ from gdkl.numerics.errors import (
 from gdkl.numerics.files import file_beside, write_atomically
 from gdkl.numerics.heap import keep_freed_memory
 from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
-from gdkl.numerics.pieces import for_each, one_blas_thread, shared_by_threads, side_by_side
+from gdkl.numerics.pieces import SetAside, for_each, one_blas_thread, set_aside, shared_by_threads, side_by_side
 from gdkl.numerics.placement import resolve_device, resolve_dtype
 from gdkl.numerics.threads import halves_pay, limit_threads, threads_for
 
@@ -38,8 +38,10 @@ __all__ = [
     "NumericsError",
     "NumericsWarning",
     "OptionError",
+    "SetAside",
     "available_memory",
     "cholesky",
+    "cholesky_of_array",
     "chunk_slices",
     "file_beside",
     "for_each",
@@ -52,6 +54,7 @@ __all__ = [
     "resolve_device",
     "resolve_dtype",
     "rows_per_chunk",
+    "set_aside",
     "shared_by_threads",
     "side_by_side",
     "tensor_bytes",

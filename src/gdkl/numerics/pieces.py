@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from queue import SimpleQueue
-from threading import Thread
-from typing import NamedTuple, TypeVar, cast
+from threading import Semaphore, Thread
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
@@ -69,10 +70,20 @@ def _meet(
             return None
 
 
-class _Workers(NamedTuple):
-    pool: ThreadPoolExecutor
-    threads: int
-    partner: _Partner
+class _Workers:
+    """Threads beside the caller's, and the pieces that wait for one with nothing else to do."""
+
+    def __init__(self, pool: ThreadPoolExecutor, threads: int, partner: _Partner):
+        self.pool = pool
+        self.threads = threads
+        self.partner = partner
+        self.aside: deque[SetAside[Any]] = deque()
+        # Counts calls that want the threads: whoever works on what was set aside sees that it is time to stop.
+        self.call = 0
+
+    def help_out(self, call: int) -> bool:
+        """Compute one of the pieces set aside, unless there is none or the threads are wanted again."""
+        return call == self.call and any(pieces.take_one() for pieces in tuple(self.aside))
 
 
 _WORKERS: ContextVar[_Workers | None] = ContextVar("workers", default=None)
@@ -116,11 +127,13 @@ def shared_by_threads(threads: int) -> Generator[None]:
     ):
         torch.set_num_threads(1)
         partner = _Partner()
-        token = _WORKERS.set(_Workers(pool, threads - 1, partner))
+        workers = _Workers(pool, threads - 1, partner)
+        token = _WORKERS.set(workers)
         try:
             yield
         finally:
             _WORKERS.reset(token)
+            workers.call += 1
             partner.close()
             torch.set_num_threads(before)
 
@@ -139,23 +152,100 @@ def for_each(count: int, work: Callable[[int], T]) -> list[T]:
     if workers is None or count < 2:
         with torch.no_grad():
             return [work(index) for index in range(count)]
+    workers.call = call = workers.call + 1
     results: list[T | None] = [None] * count
     # Whoever is free takes the next piece; to advance an iterator over a range is one step of the interpreter.
     todo = iter(range(count))
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def take() -> None:
         with torch.no_grad():
             for index in todo:
                 results[index] = work(index)
 
-    futures = [workers.pool.submit(take) for _ in range(min(workers.threads, count - 1))]
+    def help_along() -> None:
+        failure = None
+        try:
+            take()
+        except BaseException as error:  # Raised where the results are wanted.
+            failure = error
+        ended.put(failure)
+        with torch.no_grad():
+            while workers.help_out(call):
+                pass
+
+    futures = [workers.pool.submit(help_along) for _ in range(min(workers.threads, count - 1))]
+    failures: list[BaseException | None] = []
     try:
         take()
     finally:
-        wait(futures)
-    for future in futures:
-        future.result()
+        # A thread that has not come to begin is not waited for.
+        begun = sum(not future.cancel() for future in futures)
+        with torch.no_grad():
+            while ended.qsize() < begun and workers.help_out(call):
+                pass
+        failures = [ended.get() for _ in range(begun)]
+    for failure in failures:
+        if failure is not None:
+            raise failure
     return cast("list[T]", results)
+
+
+class SetAside(Generic[T]):
+    """Pieces that wait; see `set_aside`."""
+
+    def __init__(self, count: int, work: Callable[[int], T]):
+        self._todo = iter(range(count))
+        self._work = work
+        self._count = count
+        self._found: dict[int, T] = {}
+        self._failure: Exception | None = None
+        self._taken = Semaphore(0)
+
+    def take_one(self) -> bool:
+        """Compute one of the pieces; false if there was none left."""
+        index = next(self._todo, None)
+        if index is None:
+            return False
+        try:
+            self._found[index] = self._work(index)
+        except Exception as error:  # Raised where the results are asked for.
+            self._failure = error
+        finally:
+            self._taken.release()
+        return True
+
+    def results(self) -> list[T]:
+        """All results in their order, once: what is left is computed now, by all threads."""
+        workers = _WORKERS.get()
+        if workers is not None and self in workers.aside:
+            workers.aside.remove(self)
+        left = list(self._todo)
+        own = for_each(len(left), lambda place: self._work(left[place]))
+        for _ in range(self._count - len(left)):
+            self._taken.acquire()
+        if self._failure is not None:
+            raise self._failure
+        self._found.update(zip(left, own, strict=True))
+        return [self._found[index] for index in range(self._count)]
+
+
+def set_aside(count: int, work: Callable[[int], T]) -> SetAside[T]:
+    """Pieces for later, which threads compute that have nothing else to do after `for_each`.
+
+    Five pieces for two threads leave one of them without work for the time of a piece, and all but the caller's have
+    none between one call and the next. Outside `shared_by_threads` nothing is computed before it is asked for.
+
+    Example:
+        >>> later = set_aside(3, lambda index: 10 * index)
+        >>> later.results()
+        [0, 10, 20]
+    """
+    pieces = SetAside(count, work)
+    workers = _WORKERS.get()
+    if workers is not None:
+        workers.aside.append(pieces)
+    return pieces
 
 
 def side_by_side(one: Generator[None], other: Generator[None], *, alone: bool = False) -> None:
@@ -182,6 +272,7 @@ def side_by_side(one: Generator[None], other: Generator[None], *, alone: bool = 
     workers = _WORKERS.get()
     with torch.no_grad():
         if workers is not None and not alone:
+            workers.call += 1
             workers.partner.run(one, other)
         else:
             for _ in zip(one, other, strict=True):

@@ -162,10 +162,10 @@ def current_options(name: str, method: Method, protocol: Protocol) -> dict[str, 
 
 
 def _plain_options(model: Any) -> dict[str, Any]:
-    """What a model was made with, as far as JSON can say it, but for the seed and the device."""
+    """What a model was made with, as far as JSON can say it, but for seed, device and files."""
     options = model.get_params(deep=False).items()
     plain = (bool, int, float, str, type(None))
-    return {k: v for k, v in options if k not in ("random_state", "device") and isinstance(v, plain)}
+    return {k: v for k, v in options if k not in ("random_state", "device", "checkpoint_dir") and isinstance(v, plain)}
 
 
 def _make(method: Method, protocol: Protocol, seed: int, columns: int, device: torch.device) -> Any:

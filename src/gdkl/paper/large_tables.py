@@ -70,7 +70,7 @@ def large_table(results: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(
             last,
             result["method"],
-            str(result["splits"][0]["train_rows"]),
+            _rows(result["splits"][0]),
             cell(score(result, "test", "log_likelihood"), 3),
             cell(score(result, "test", "rmse"), 3),
             f"{coverage.mean:.3f}",
@@ -78,3 +78,9 @@ def large_table(results: Sequence[Mapping[str, Any]]) -> Table:
             f"{seconds[1]:.2f}",
         )
     return table
+
+
+def _rows(split: Mapping[str, Any]) -> str:
+    """How many rows were trained on, and of how many if not of all."""
+    used, there = split["train_rows"], split.get("of_rows", split["train_rows"])
+    return str(used) if used == there else f"{used} of {there}"

@@ -261,26 +261,46 @@ class LoaderBatches:
         self.rows = rows
         self.batch_size = check_batch_size(batch_size, rows)
         self._running: Iterator[Any] | None = None
+        self._given = 0
 
     def batch(self, step: int) -> Batch:
-        """The next batch, of the next epoch where one has ended; an odd row is left out."""
-        empty_epochs = 0
+        """The next batch, of the next epoch where one has ended; an odd row is left out.
+
+        A loader cannot be asked for a batch by its number: a resumed run goes through those that it has had.
+        """
+        while True:
+            rows, targets = self._next_pair()
+            self._given += 1
+            if self._given > step:
+                break
+        size = rows.shape[0] - rows.shape[0] % 2
+        # A loader that does not shuffle may yield rows that belong together: the halves must be alike.
+        order = torch.randperm(rows.shape[0], generator=step_generator(0, step))[:size].to(rows.device)
+        return Batch(rows.index_select(0, order), targets.index_select(-1, order))
+
+    def _next_pair(self) -> tuple[Tensor, Tensor]:
+        """The next rows and targets, two rows at least."""
+        passes, seen = 0, 0
         while True:
             if self._running is None:
                 self._running = iter(self._loader)
             try:
-                rows, targets = self._convert(next(self._running))
+                item = next(self._running)
             except StopIteration:
                 self._running = None
-                empty_epochs += 1
-                if empty_epochs > 1:
-                    raise DataError("the loader yields no batch of two rows or more: raise its batch_size.") from None
+                passes += 1
+                if passes > 1:
+                    raise DataError(
+                        "the loader yields no batch of two rows or more: raise its batch_size."
+                        if seen
+                        else "the loader yields nothing when it is gone through again: give one that starts anew each "
+                        "time, such as a list of batches."
+                    ) from None
                 continue
-            size = rows.shape[0] - rows.shape[0] % 2
-            if size:
-                # A loader that does not shuffle may yield rows that belong together: the halves must be alike.
-                order = torch.randperm(rows.shape[0], generator=step_generator(0, step))[:size].to(rows.device)
-                return Batch(rows.index_select(0, order), targets.index_select(-1, order))
+            seen += 1
+            rows, targets = self._convert(item)
+            if rows.shape[0] > 1:
+                return rows, targets
 
     def sample(self, count: int, seed: int) -> Batch:
         """Some of the rows kept from an earlier pass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import io
 import pickle
@@ -141,7 +142,8 @@ class RotatingCheckpoint:
 
     def remove(self) -> None:
         """Forget the run: its result is written."""
-        for file in self.files():
+        # A process that was killed while it wrote has left a file that never got its name.
+        for file in [*self.files(), *self.path.parent.glob(f".{glob.escape(self.path.name)}.*.part")]:
             file.unlink(missing_ok=True)
 
 

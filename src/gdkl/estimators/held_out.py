@@ -1,0 +1,144 @@
+"""Which rows of a loader are kept from training, so that the noise of predictions can be told by them.
+
+Rows of a Dataset have positions, and a DataLoader over one is told which to leave out, whatever its order and however
+rows are altered on their way out. Batches of a list or of an `IterableDataset` come in any order, without positions:
+there a row's own content decides, through a keyed hash, so that the same row is kept at every pass. Rows that come out
+changed each time cannot be recognised so; that is noticed and told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sampler
+
+from gdkl.methods import held_out_rows
+from gdkl.numerics import DataWarning, chunk_slices
+
+#: Rows that are read at a time.
+_PART_ROWS = 512
+
+
+class _Without(Sampler[Any]):
+    """The positions of another sampler, or its batches of them, less some."""
+
+    def __init__(self, positions: Iterable[Any], left_out: set[int]):
+        self._positions, self._left_out = positions, left_out
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in self._positions:
+            if isinstance(one, (list, tuple)):
+                if kept := [position for position in cast("list[int]", one) if position not in self._left_out]:
+                    yield kept
+            elif one not in self._left_out:
+                yield one
+
+
+def split_by_position(loader: Iterable[Any], seed: int) -> tuple[Iterable[Any], Iterable[Any] | None] | None:
+    """A loader without some rows, and one of these rows; None where rows have no positions to tell them by.
+
+    Args:
+        loader: A DataLoader over a Dataset whose rows have numbers; anything else is not split.
+        seed: Of the rows that are kept.
+    """
+    # A class derived from DataLoader may yield what it likes.
+    if type(loader) is not DataLoader or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        return None
+    batches = cast("Iterable[list[int]]", loader.batch_sampler)
+    try:
+        # Asking for positions reads no rows.
+        positions = np.fromiter((position for batch in batches for position in batch), dtype=np.int64)
+    except (TypeError, ValueError):
+        return None
+    count = held_out_rows(len(positions))
+    if not count:
+        return loader, None
+    # A sampler may yield a row several times.
+    held = np.unique(np.random.default_rng(seed).permutation(positions)[:count])
+    left_out = set(held.tolist())
+    if type(loader.batch_sampler) is BatchSampler:
+        sampler = loader.batch_sampler
+        rest: Any = BatchSampler(_Without(sampler.sampler, left_out), sampler.batch_size, sampler.drop_last)
+    else:
+        rest = _Without(batches, left_out)
+    parts = [held[part].tolist() for part in chunk_slices(len(held), _PART_ROWS)]
+    return _like(loader, rest), _like(loader, parts)
+
+
+def _like(loader: DataLoader[Any], batches: Any) -> Iterable[Any]:
+    """The same loader with other positions."""
+    return DataLoader(
+        loader.dataset,
+        batch_sampler=batches,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        generator=loader.generator,
+        prefetch_factor=loader.prefetch_factor,
+        persistent_workers=loader.persistent_workers,
+    )
+
+
+def content_keys(X: NDArray[Any], y: NDArray[Any], seed: int = 0) -> NDArray[np.uint64]:
+    """A number a row that its content alone decides, as good as random: equal rows have equal numbers.
+
+    Args:
+        X: Rows or images, ``(b, ...)``.
+        y: Their targets.
+        seed: Other seeds give other numbers.
+
+    Example:
+        >>> X, y = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), np.array([0.0, 0.0, 0.0])
+        >>> one, two, three = content_keys(X, y)
+        >>> bool(one == three), bool(one == two)
+        (True, False)
+    """
+    key = seed.to_bytes(8, "little")
+    # Adding zero makes a negative zero a positive one, as which it would be equal.
+    values = [np.ascontiguousarray(np.asarray(part, dtype=np.float64).reshape(len(X), -1) + 0.0) for part in (X, y)]
+    digests = (
+        hashlib.blake2b(one.tobytes() + other.tobytes(), digest_size=8, key=key).digest()
+        for one, other in zip(*values, strict=True)
+    )
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+class ContentFilter:
+    """Leaves out rows that are recognised by their content, and notices when they do not come again.
+
+    Args:
+        held: Keys of the rows that are left out, see `content_keys`.
+        seed: Of the keys.
+        rows: How many rows a pass yields, those included.
+    """
+
+    def __init__(self, held: NDArray[np.uint64], seed: int, rows: int):
+        self._held, self._seed, self._rows = held, seed, rows
+        self._seen, self._met = 0, set[int]()
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The rows that are trained on."""
+        keys = content_keys(X, y, self._seed)
+        known = np.isin(keys, self._held)
+        if self._seen < self._rows:
+            self._seen += len(keys)
+            self._met.update(keys[known].tolist())
+        return X[~known], y[~known]
+
+    def tell(self) -> None:
+        """Warn if a whole pass went by and most of the rows were not met again."""
+        if self._seen >= self._rows and 2 * len(self._met) < len(np.unique(self._held)):
+            warnings.warn(
+                "the loader yields other rows each time it is gone through, so none could be kept from training and "
+                "predictions may be too sure of themselves: pass a Dataset, or a DataLoader over one.",
+                DataWarning,
+                stacklevel=4,
+            )

@@ -1,0 +1,341 @@
+"""Data in batches, however they come: the noise from rows that are not trained on, errors that say what is wrong."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from gdkl import DKLRegressor, GDKLClassifier, GDKLRegressor
+from gdkl.estimators.held_out import content_keys
+from gdkl.estimators.loaders import RegressionLoader, as_loader
+from gdkl.estimators.scaling import Scaler
+from gdkl.numerics import DataError, DataWarning, OptionError
+
+FEW = {"n_iter": 3, "inference": "sparse", "n_inducing": 5, "random_state": 0}
+
+
+def table(n=2000, noise=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, np.sin(X[:, 0]) + X[:, 1] + noise * rng.normal(size=n)
+
+
+class Shuffled(IterableDataset):
+    """Batches in another order at every pass, without numbers; ``jitter`` alters the rows themselves."""
+
+    def __init__(self, X, y, jitter=0.0):
+        self.X, self.y, self.jitter = X, y, jitter
+        self.generator = np.random.default_rng(0)
+
+    def __iter__(self):
+        order = self.generator.permutation(len(self.X))
+        for start in range(0, len(order), 200):
+            rows = order[start : start + 200]
+            yield self.X[rows] + self.jitter * self.generator.normal(size=(len(rows), 1)), self.y[rows]
+
+
+class Jittered(Dataset):
+    """Rows that never come out twice alike, with the row's number as the first of two targets."""
+
+    def __init__(self, X):
+        self.X = X
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, index):
+        return self.X[index] + torch.randn(4), torch.tensor([index, self.X[index, 0]])
+
+
+def dataset(X, y):
+    return TensorDataset(torch.as_tensor(X), torch.as_tensor(y))
+
+
+def wrapped(kind, X, y):
+    data = dataset(X, y)
+    if kind == "dataset":
+        return data
+    if kind == "loader":
+        return DataLoader(data, batch_size=200, shuffle=True, generator=torch.Generator().manual_seed(0))
+    if kind == "list":
+        return [(X[start : start + 200], y[start : start + 200]) for start in range(0, len(X), 200)]
+    return DataLoader(Shuffled(X, y), batch_size=None)
+
+
+KINDS = ["dataset", "loader", "list", "iterable"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_deviation_is_that_of_new_rows(kind):
+    X, y = table(3000)
+    # So few steps leave the learned noise far above the true one: its deviation is 0.7.
+    model = GDKLRegressor(n_iter=150, n_inducing=30, random_state=0).fit(wrapped(kind, X[:2000], y[:2000]))
+    assert model.inference_ == "sparse"
+    p = model.predict_distribution(X[2000:])
+    error = np.abs(p.mean - y[2000:])
+    assert np.median(error / p.std) == pytest.approx(0.6745, rel=0.2)
+    low, high = p.interval(0.9)
+    assert 0.86 < ((low < y[2000:]) & (y[2000:] < high)).mean() < 0.94
+    assert 0.08 < np.sqrt(model.noise_) < 0.14
+
+
+def batches_of(loader, seed=3, hold_out=True):
+    """What training would see of a loader in one epoch, and what it would not, in the loader's own units."""
+    stream = RegressionLoader.read(loader, seed, hold_out=hold_out)
+    told = stream.told
+    columns, outputs = told.row_shape[0], max(1, sum(told.y_shape))
+    plain = Scaler(
+        np.zeros(columns), np.ones(columns), np.ones(columns, bool), np.zeros(outputs), np.ones(outputs), outputs == 1
+    )
+    source, held = stream.batches(plain, torch.device("cpu"), torch.float64, torch.float64)
+    steps = -(-told.rows // told.batch_size)
+    return source, [source.batch(step) for step in range(steps)], held
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_that_are_held_out_are_not_trained_on_and_no_others_are_missed(kind):
+    X, y = table()
+    loader = as_loader(wrapped(kind, X, y), None, seed=0)
+    source, epoch, held = batches_of(loader)
+    assert len(held.rows) == 200
+    assert source.rows == 1800
+    trained = {float(value) for batch in epoch for value in batch.targets[0]}
+    kept = {float(value) for value in held.targets[0]}
+    assert not trained & kept
+    # An odd row of a batch is left out.
+    assert len(trained) >= 1800 - len(epoch)
+    assert trained | kept <= set(y.tolist())
+    # The rows that guide and inducing points start from are not those that are held out either.
+    start = {float(value) for value in source.sample(4000, 0).targets[0]}
+    assert len(start) == 1800
+    assert not start & kept
+    # Another seed keeps others; without the wish none are kept.
+    assert len(kept & {float(value) for value in batches_of(loader, seed=4)[2].targets[0]}) < 60
+    assert batches_of(loader, hold_out=False)[2] is None
+
+
+def test_rows_of_a_dataset_are_kept_apart_though_they_are_altered_each_time():
+    torch.manual_seed(0)
+    data = Jittered(torch.randn(1200, 4))
+    _, epoch, held = batches_of(DataLoader(data, batch_size=100, shuffle=True))
+    trained = {int(value) for batch in epoch for value in batch.targets[0]}
+    kept = {int(value) for value in held.targets[0]}
+    assert len(kept) == 200
+    assert not trained & kept
+    assert len(trained) == 1000
+
+
+@pytest.mark.parametrize("kind", ["subset", "weighted", "own batches", "workers"])
+def test_any_sampler_keeps_its_way_of_drawing(kind):
+    X, y = table(3000)
+    data, generator = dataset(X, y), torch.Generator().manual_seed(0)
+    among = set(y.tolist())
+    if kind == "subset":
+        loader = DataLoader(data, batch_size=100, sampler=SubsetRandomSampler(range(1500), generator=generator))
+        among = set(y[:1500].tolist())
+    elif kind == "weighted":
+        weights = np.where(np.arange(3000) < 2500, 1.0, 0.0)
+        loader = DataLoader(data, batch_size=100, sampler=WeightedRandomSampler(weights, 3000, generator=generator))
+        among = set(y[:2500].tolist())
+    elif kind == "own batches":
+        batches = [list(range(start, start + 50)) for start in range(0, 3000, 50)]
+        loader = DataLoader(data, batch_sampler=batches)
+    else:
+        loader = DataLoader(data, batch_size=100, num_workers=1)
+    _, epoch, held = batches_of(loader)
+    trained = {float(value) for batch in epoch for value in batch.targets[0]}
+    kept = {float(value) for value in held.targets[0]}
+    assert 50 < len(kept) <= 200
+    assert not trained & kept
+    assert trained | kept <= among
+
+
+def test_rows_that_change_at_every_pass_are_told_of():
+    X, y = table()
+    model = GDKLRegressor(**{**FEW, "n_iter": 12})
+    with pytest.warns(DataWarning, match="yields other rows each time"):
+        model.fit(DataLoader(Shuffled(X, y, jitter=0.1), batch_size=None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        model.fit(DataLoader(Shuffled(X, y), batch_size=None))
+
+
+def test_equal_rows_go_one_way_together():
+    X, y = table(1000)
+    twice = [(np.concatenate([X, X]), np.concatenate([y, y]))]
+    _, (batch,), held = batches_of(twice)
+    trained, kept = set(batch.targets[0].tolist()), held.targets[0].tolist()
+    assert 200 <= len(kept) <= 202
+    assert len(set(kept)) * 2 == len(kept)
+    assert not trained & set(kept)
+    # All alike: there are none to spare.
+    same = [(np.tile(X[:2], (1000, 1)), np.tile(y[:2], 1000))]
+    source, _, held = batches_of(same)
+    assert held is None
+    assert source.rows == 2000
+
+
+def test_few_rows_are_all_trained_on_and_dkl_trains_on_all():
+    X, y = table(600)
+    assert batches_of(as_loader(dataset(X, y), None, 0))[2] is None
+    assert batches_of([(X, y)])[2] is None
+    X, y = table(1000)
+    learned = DKLRegressor(**FEW).fit([(X, y)])
+    assert learned.history_["epoch"].iloc[-1] == pytest.approx(3)
+
+
+def test_keys_follow_the_content_alone():
+    X, y = table(50)
+    keys = content_keys(X, y, 1)
+    order = np.random.default_rng(0).permutation(50)
+    np.testing.assert_array_equal(content_keys(X[order], y[order], 1), keys[order])
+    assert len(set(keys.tolist())) == 50
+    assert not np.array_equal(keys, content_keys(X, y, 2))
+    moved = y.copy()
+    moved[7] = np.nextafter(moved[7], 9)
+    assert np.flatnonzero(content_keys(X, moved, 1) != keys).tolist() == [7]
+    np.testing.assert_array_equal(content_keys(np.zeros((1, 2)), y[:1]), content_keys(-np.zeros((1, 2)), y[:1]))
+
+
+def test_a_list_of_batches_may_hold_lists_tensors_and_arrays():
+    X, y = table(90)
+    batches = [
+        (X[:30].tolist(), y[:30].tolist()),
+        [torch.as_tensor(X[30:60]), torch.as_tensor(y[30:60])],
+        (X[60:], y[60:]),
+    ]
+    model = GDKLRegressor(**FEW).fit(batches)
+    np.testing.assert_array_equal(model.predict(X), GDKLRegressor(**FEW).fit(tuple(batches)).predict(X))
+    halves = [(torch.as_tensor(X).bfloat16(), torch.as_tensor(y))]
+    assert np.isfinite(GDKLRegressor(**FEW).fit(halves).predict(X)).all()
+    labels = (y > 0).astype(int)
+    assert GDKLClassifier(**FEW).fit([(X, labels)]).predict_proba(X).shape == (90, 2)
+
+
+class OneWay(IterableDataset):
+    def __init__(self, batches):
+        self.batches = iter(batches)
+
+    def __iter__(self):
+        return self.batches
+
+
+class NoLength(Dataset):
+    def __getitem__(self, index):
+        return torch.zeros(3), torch.zeros(())
+
+
+class Uneven(Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return torch.zeros(3 + index % 2), torch.zeros(())
+
+
+class Texts(Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return torch.randn(3), "abc"[index % 3]
+
+
+X, Y = table(40)
+
+BAD = {
+    "text from a Dataset": (Texts(), "batch 0 of the loader has y of type <U1: a regressor needs numbers"),
+    "text in a list": ([(X, np.array(["a"] * 40))], "a regressor needs numbers; for classes use a classifier"),
+    "objects": ([(X, np.array([None, "b"] * 20))], "y that is not numeric"),
+    "complex": ([(X, Y * 1j)], "y of type complex128"),
+    "dates": ([(X, np.array(["2020-01-01"] * 40, dtype="datetime64[D]"))], "y of type datetime64"),
+    "other widths": ([(X, Y), (X[:, :3], Y)], r"batch 1 .* rows of shape \(3,\), where the first batch had \(4,\)"),
+    "other targets": (
+        [(X, Y), (X, Y[:, None])],
+        r"batch 1 .* has y of shape \(40, 1\), where the first batch had \(40,\)",
+    ),
+    "more targets": ([(X, Y[:, None]), (X, np.stack([Y, Y], 1))], r"y of shape \(40, 2\), .* had \(40, 1\)"),
+    "deep targets": ([(X, Y[:, None, None])], r"y of shape \(40, 1, 1\): expected \(b,\)"),
+    "no targets": ([(X, Y[:, None][:, :0])], r"y of shape \(40, 0\)"),
+    "ragged rows": ([([[1.0, 2.0], [3.0]], [1.0, 2.0])], "batch 0 .* x that is not an array of numbers: its rows have"),
+    "ragged targets": ([(X[:2], [[1.0, 2.0], [3.0]])], "batch 0 .* y that is not an array of numbers"),
+    "words as rows": ([([["a", "b"]], [1.0])], "x of shape"),
+    "one y": ([(X, Y[0])], r"y of shape \(\): one y a row"),
+    "one y too few": ([(X, Y), (X, Y[1:])], "batch 1 .* one y a row"),
+    "not a pair": ([(X, Y), X], "must yield pairs"),
+    "three parts": (DataLoader(TensorDataset(*[torch.zeros(9, 2)] * 3)), "got 3 parts"),
+    "missing": ([(X, np.where(Y > 0, np.nan, Y))], "batch 0 .* NaN or infinite .* in y"),
+    "uneven rows": (Uneven(), "rows or targets of different shapes"),
+    "uneven rows, loader": (DataLoader(Uneven(), batch_size=4), "rows or targets of different shapes"),
+    "empty Dataset": (TensorDataset(torch.zeros(0, 3), torch.zeros(0)), "the Dataset is empty"),
+    "empty loader": (DataLoader(TensorDataset(torch.zeros(0, 3), torch.zeros(0))), "the loader yields no rows"),
+    "empty batches": ([(X[:0], Y[:0])] * 3, "the loader yields no rows"),
+    "one row": ([(X[:1], Y[:1])], "one row only"),
+    "three rows": ([(X[:3], Y[:3])], "at least 4 rows and got 3"),
+    "no length": (NoLength(), "the Dataset has no length"),
+    "one pass": (DataLoader(OneWay([(X, Y)]), batch_size=None), "nothing when it is gone through again"),
+    "single rows": ([(X[i : i + 1], Y[i : i + 1]) for i in range(40)], "no batch of two rows"),
+    "constant": ([(X, np.ones(40))], "y is constant"),
+    "images": ([(np.zeros((9, 1, 5, 5)), np.arange(9.0))], "a regressor takes rows"),
+    "rows one by one": (list(zip(X, Y, strict=True)), r"list of pairs .* DataLoader"),
+    "an empty list": ([], "X is empty"),
+    "a generator": (iter([(X, Y)]), "give rows as an array"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_learned_from_is_refused_in_one_line(case):
+    data, match = BAD[case]
+    with pytest.raises(DataError, match=match) as caught:
+        GDKLRegressor(**FEW).fit(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_targets_beside_a_list_of_batches_and_ragged_tables():
+    with pytest.raises(DataError, match="without y"):
+        GDKLRegressor(**FEW).fit([(X, Y)], Y)
+    with pytest.raises(OptionError, match="not a list of batches"):
+        GDKLRegressor(**FEW, batch_size=20).fit([(X, Y)])
+    with pytest.raises(DataError, match="rows of different lengths"):
+        GDKLRegressor(**FEW).fit([[1.0, 2.0], [3.0]], [1.0, 2.0])
+    with pytest.raises(DataError, match="requires y"):
+        GDKLRegressor(**FEW).fit([[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_a_classifier_refuses_what_it_cannot_read():
+    labels = (Y > 0).astype(int)
+    for data, match in (
+        ([(X, labels), (X[:, :2], labels)], "batch 1 .* rows of shape"),
+        ([(X, np.array(["a"] * 40)), (X, labels)], "labels of type"),
+        ([(X, np.array(["a", "b"] * 20))], "labels of type <U1: give whole numbers"),
+        ([(X, labels[:, None])], "one class number a row"),
+        ([(X[:0], labels[:0])], "no rows"),
+        ([(X, labels * 0)], "one class only"),
+    ):
+        with pytest.raises(DataError, match=match):
+            GDKLClassifier(**FEW).fit(data)
+
+
+def test_a_batch_sampler_that_is_not_of_numbers_is_left_to_the_content():
+    class Named(Dataset):
+        def __getitem__(self, index):
+            return torch.as_tensor(values[int(index[3:])]), torch.as_tensor(Y2[int(index[3:])])
+
+    values, Y2 = table(1200)
+    names = [f"row{number}" for number in range(1200)]
+    loader = DataLoader(Named(), batch_sampler=BatchSampler(names, 100, False))
+    _, epoch, held = batches_of(loader)
+    assert len(held.rows) == 200
+    assert not {float(v) for batch in epoch for v in batch.targets[0]} & set(held.targets[0].tolist())

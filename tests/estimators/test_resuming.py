@@ -1,0 +1,216 @@
+"""A fit that was killed goes on as if it had not been; another fit does not take its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from long_fit import fit, table
+from torch.utils.data import DataLoader, TensorDataset
+
+import gdkl
+from gdkl import DKLClassifier, DKLRegressor, GDKLClassifier, GDKLRegressor, infinite
+from gdkl.estimators import resuming
+from gdkl.estimators.resuming import describe
+from gdkl.nets import MLP
+from gdkl.numerics import DataError, OptionError
+
+FEW = {"n_iter": 30, "inference": "sparse", "n_inducing": 8, "batch_size": 50, "random_state": 0}
+
+
+class KilledError(Exception):
+    pass
+
+
+def kill_at(step):
+    def killer(report):
+        if report.step == step:
+            raise KilledError
+
+    return killer
+
+
+@pytest.fixture(autouse=True)
+def every_step(monkeypatch):
+    monkeypatch.setattr(resuming, "EVERY_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("steps", [1, 17, 39])
+def test_killed_at_any_moment_it_ends_where_an_unbroken_fit_does(steps, tmp_path):
+    X, _ = table()
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("long_fit.py")), str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == str(steps):
+            break
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = sorted(tmp_path.glob("*.checkpoint"))
+    assert 1 <= len(kept) <= 2
+    seen = []
+    resumed = fit(tmp_path, callbacks=[lambda report: seen.append(report.step)])
+    assert seen[0] > steps or steps == 39
+    whole = fit()
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    assert resumed.noise_ == whole.noise_
+    assert resumed.n_iter_ == 40
+    assert not list(tmp_path.iterdir())
+
+
+X, Y = table()
+LABELS = (Y > 0).astype(int) + (X[:, 1] > 0)
+
+
+def dataset():
+    return TensorDataset(torch.as_tensor(X), torch.as_tensor(Y))
+
+
+KINDS = {
+    "dkl": (DKLRegressor, lambda: (X, Y)),
+    "dataset": (GDKLRegressor, lambda: (dataset(),)),
+    "list": (GDKLRegressor, lambda: ([(X[i : i + 50], Y[i : i + 50]) for i in range(0, 1200, 50)],)),
+    "loader": (
+        GDKLRegressor,
+        lambda: (DataLoader(dataset(), batch_size=50, shuffle=True, generator=torch.Generator().manual_seed(1)),),
+    ),
+    "classes": (GDKLClassifier, lambda: (X, LABELS)),
+    "dkl classes": (DKLClassifier, lambda: (X, LABELS)),
+    "loader of classes": (GDKLClassifier, lambda: (TensorDataset(torch.as_tensor(X), torch.as_tensor(LABELS)),)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_is_gone_on_with(kind, tmp_path):
+    make, data = KINDS[kind]
+    options = {**FEW, "batch_size": None} if kind in ("list", "loader") else FEW
+    with pytest.raises(KilledError):
+        make(**options, checkpoint_dir=tmp_path, callbacks=[kill_at(20)]).fit(*data())
+    assert len(list(tmp_path.iterdir())) == 2
+    resumed = make(**options, checkpoint_dir=str(tmp_path)).fit(*data())
+    assert resumed.history_["step"].iloc[0] == 21
+    whole = make(**options).fit(*data())
+    score = (lambda model: model.predict_proba(X)) if "classes" in kind else (lambda model: model.predict(X))
+    np.testing.assert_array_equal(score(resumed), score(whole))
+    assert not list(tmp_path.iterdir())
+
+
+def test_both_fits_of_a_temperature_are_gone_on_with(tmp_path):
+    options = {**FEW, "calibrate": "temperature"}
+    reached = []
+
+    def kill_in_the_second(report):
+        reached.append(report.step)
+        if len(reached) == 45:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        GDKLClassifier(**options, checkpoint_dir=tmp_path, callbacks=[kill_in_the_second]).fit(X, LABELS)
+    steps = []
+    resumed = GDKLClassifier(**options, checkpoint_dir=tmp_path, callbacks=[lambda r: steps.append(r.step)])
+    resumed.fit(X, LABELS)
+    assert steps == list(range(16, 31))
+    whole = GDKLClassifier(**options).fit(X, LABELS)
+    assert resumed.temperature_ == whole.temperature_
+    np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+
+
+def first_step(tmp_path, data, **options):
+    steps = []
+    GDKLRegressor(
+        **{**FEW, **options}, checkpoint_dir=tmp_path, callbacks=[lambda report: bool(steps.append(report.step))]
+    ).fit(*data)
+    return steps[0]
+
+
+def test_other_data_or_settings_start_anew_and_leave_it_alone(tmp_path):
+    with pytest.raises(KilledError):
+        GDKLRegressor(**FEW, checkpoint_dir=tmp_path, callbacks=[kill_at(20)]).fit(X, Y)
+    changed = X.copy()
+    changed[600, 1] += 1e-9
+    for data in ((changed, Y), (X, Y + 1e-6 * X[:, 0]), (X[:1100], Y[:1100]), (dataset(),)):
+        assert first_step(tmp_path, data) == 1
+    for options in (
+        {"n_iter": 31},
+        {"beta": 0.5},
+        {"learning_rate": 0.02},
+        {"random_state": 1},
+        {"feature_net": [20, 10]},
+        {"guide": infinite.mlp(1)},
+        {"n_inducing": 9},
+    ):
+        assert first_step(tmp_path, (X, Y), **options) == 1
+    assert len(list(tmp_path.iterdir())) == 2
+    # What does not change the result does not stand in the way.
+    assert first_step(tmp_path, (X, Y), verbose=1) == 21
+
+
+def test_an_interrupted_fit_is_gone_on_with(tmp_path):
+    def interrupt(report):
+        if report.step == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.warns(gdkl.numerics.InterruptedFitWarning):
+        GDKLRegressor(**FEW, checkpoint_dir=tmp_path, callbacks=[interrupt]).fit(X, Y)
+    assert first_step(tmp_path, (X, Y)) == 11
+
+
+def test_folders_and_options_that_do_not_serve_are_refused(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"cannot write checkpoints to .*file: .*Give another folder"):
+        GDKLRegressor(**FEW, checkpoint_dir=tmp_path / "file").fit(X, Y)
+    with pytest.raises(OptionError, match="checkpoint_dir=3 is not allowed"):
+        GDKLRegressor(**FEW, checkpoint_dir=3).fit(X, Y)
+    with pytest.raises(OptionError, match="checkpoint_dir needs a random_state"):
+        GDKLRegressor(**{**FEW, "random_state": None}, checkpoint_dir=tmp_path).fit(X, Y)
+    with pytest.raises(OptionError, match="exact inference keeps no checkpoints"):
+        GDKLClassifier(inference="exact", random_state=0, checkpoint_dir=tmp_path).fit(X, LABELS)
+    made = GDKLRegressor(**FEW, checkpoint_dir=tmp_path / "new" / "folder").fit(X, Y)
+    assert not list((tmp_path / "new" / "folder").iterdir())
+    made.save(tmp_path / "model.gdkl")
+    assert gdkl.load(tmp_path / "model.gdkl").checkpoint_dir is None
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
+def test_a_read_only_folder_is_refused_before_training(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(DataError, match="Permission denied"):
+        GDKLRegressor(**FEW, checkpoint_dir=tmp_path).fit(X, Y)
+
+
+def test_options_are_told_apart_by_all_that_they_hold():
+    def closed(width):
+        return lambda columns: MLP(columns, (width,))
+
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    other = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+
+    class Builder:
+        def __init__(self, width):
+            self.width = width
+
+        def __call__(self, columns):
+            return MLP(columns, (self.width,))
+
+    pairs = [
+        (closed(3), closed(4)),
+        (partial(MLP, widths=(3,)), partial(MLP, widths=(4,))),
+        (Builder(3), Builder(4)),
+        (net, other),
+        ([3, 4], [3, 5]),
+        (infinite.mlp(1), infinite.mlp(2)),
+        (lambda columns: MLP(columns, (3,)), lambda columns: MLP(columns, (4,))),
+    ]
+    for one, another in pairs:
+        assert describe(one) == describe(one)
+        assert describe(one) != describe(another)
+    assert describe(closed(3)) == describe(closed(3))
+    assert describe((3, 4)) == describe([3, 4]) == describe(np.array([3, 4]))
