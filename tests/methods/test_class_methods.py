@@ -9,14 +9,15 @@ import torch
 from torch import nn
 
 import dense
-from gdkl.gp import ClassLikelihood
+from gdkl import GdklError
+from gdkl.gp import ClassLikelihood, Split
 from gdkl.guide import as_kernel_function, fit_class_guide
 from gdkl.infinite import mlp
 from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes, fit_gdkl_classes
 from gdkl.methods.deep_kernel import build_deep_kernel
 from gdkl.methods.gdkl_classes import recombine, start_from
 from gdkl.nets import MLP
-from gdkl.training import Schedule
+from gdkl.training import Schedule, SplitSampler, step_generator
 
 
 def _data():
@@ -109,3 +110,38 @@ def test_the_kl_counts_recombined_rows_and_the_labels_do_not():
     # The first split differs in nothing but the rows that were added to its held-out half.
     assert more["ell"] == pytest.approx(plain["ell"], rel=1e-9)
     assert more["kl"] != pytest.approx(plain["kl"], rel=1e-3)
+
+
+def test_both_ways_is_each_half_held_out_in_turn():
+    data = _data()
+    model = build_deep_kernel(data, _options(MLP))
+    drawn = SplitSampler(24, 1, seed=3).draw(1)
+    split = Split(drawn.observed[0, :, :11], drawn.held_out[0])  # halves of different sizes
+    back = Split(split.held_out, split.observed)
+    q, of_others = model.both_ways(data.rows, data.targets, split, model.noise())
+    for found, expected in (
+        (q, model.marginals(data.rows, data.targets, split, model.noise())),
+        (of_others, model.marginals(data.rows, data.targets, back, model.noise())),
+    ):
+        torch.testing.assert_close(found.mean, expected.mean, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(found.variance, expected.variance, rtol=1e-9, atol=1e-10)
+
+
+def test_a_view_is_what_the_student_sees():
+    data = _data()
+    guide = fit_class_guide(as_kernel_function(mlp()), data.rows, data.labels, 3, dtype=torch.float64)
+    seen = []
+
+    def view(rows, generator):
+        seen.append(torch.rand(1, generator=generator).item())
+        return rows + 1
+
+    options = DeepKernelOptions(Schedule(2), seed=5)
+    moved = replace(data, rows=data.rows + 1)
+    found = fit_gdkl_classes(data, guide, options, view=view, both_ways=True, start_at_guide=False).history
+    expected = fit_gdkl_classes(moved, guide, options, both_ways=True, start_at_guide=False).history
+    assert [row["objective"] for row in found] == pytest.approx([row["objective"] for row in expected], rel=1e-9)
+    # Random numbers of a step are its own, so that a resumed run sees what an uninterrupted one would have.
+    assert seen == [torch.rand(1, generator=step_generator(5, step)).item() for step in (0, 1)]
+    with pytest.raises(GdklError, match="both_ways"):
+        fit_gdkl_classes(data, guide, options, both_ways=True, recombined=True)

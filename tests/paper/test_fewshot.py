@@ -230,6 +230,16 @@ class TestRuns:
         curve = result["guide_fit"]["curve"]
         assert result["guide_fit"]["student_scale"] == float(max(curve, key=curve.get))
 
+    @pytest.mark.parametrize("option", ["mirror", "both_ways"])
+    def test_an_option_of_training_is_in_the_result(self, small, tmp_path, option):
+        runs = [fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, **{option: on})) for on in (False, True)]
+        plain, changed = (fewshot.complete(run, tmp_path, data_dir=None, device=CPU)[0] for run in runs)
+        assert option not in plain["protocol"]
+        assert changed["protocol"][option] is True
+        assert changed["splits"] != plain["splits"]
+        # The file is the second run's now.
+        assert [run.finished(tmp_path) is None for run in runs] == [True, False]
+
     def test_the_parametrisation_is_the_kernels(self, small):
         task = fewshot_data.load_task(12, 0)
         scores: list[float] = []

@@ -97,6 +97,15 @@ def reproduce(
             "--stratified/--random-splits", help="fewshot: halves with as many images of each class, or random ones."
         ),
     ] = False,
+    mirror: Annotated[
+        bool,
+        typer.Option(
+            "--mirror", help="fewshot: mirror images in GDKL's training, and a guide that does not tell them."
+        ),
+    ] = False,
+    both_ways: Annotated[
+        bool, typer.Option("--both-ways", help="fewshot: hold out each half of a split in turn.")
+    ] = False,
     validation: Annotated[
         bool,
         typer.Option("--validation", help="fewshot: score 5000 other training images, to choose settings by."),
@@ -209,6 +218,8 @@ def reproduce(
             parametrisation=fewshot.Parametrisation(
                 _choices(parametrisation, tuple(fewshot.Parametrisation), "parametrisation")[0]
             ),
+            mirror=mirror,
+            both_ways=both_ways,
             depth=depth,
             widen_factor=widen_factor,
             algebra=algebra,

@@ -23,9 +23,9 @@ from gdkl.methods.class_data import ClassData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl import guided_splits
-from gdkl.numerics import tensor_bytes
-from gdkl.objectives import ObjectiveValue, guided, guided_classes
-from gdkl.training import SplitSampler
+from gdkl.numerics import OptionError, tensor_bytes
+from gdkl.objectives import ObjectiveValue, guided, guided_classes, mean_objective
+from gdkl.training import SplitSampler, step_generator
 
 #: Base samples of the data term, drawn afresh at each step.
 TRAINING_SAMPLES = 256
@@ -45,6 +45,8 @@ def fit_gdkl_classes(
     stratified: bool = True,
     rows_a_step: int | None = None,
     recombined: bool = False,
+    view: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+    both_ways: bool = False,
 ) -> FittedModel:
     """Train a deep kernel a class to match what the guide believes about held-out rows once their labels are seen.
 
@@ -63,8 +65,14 @@ def fit_gdkl_classes(
         rows_a_step: Rows that a split has at most, half of them observed; None for all.
         recombined: Whether the guide is followed on rows put together from two training rows too, see `recombine`.
             Not for regression on ±1.
+        view: Another view of the rows at each step, such as mirror images of some, from rows and random numbers; one
+            that the guide does not tell from the rows themselves.
+        both_ways: Whether each half is held out in turn, for one pass of the network. Not with recombined rows, nor for
+            regression on ±1.
     """
     device = data.rows.device
+    if both_ways and (recombined or data.likelihood is ClassLikelihood.GAUSSIAN):
+        raise OptionError("both_ways goes with the Dirichlet likelihood, and without recombined rows.")
     everything, further = data.rows, 0
     if recombined and data.likelihood is not ClassLikelihood.GAUSSIAN:
         own = data.rows[: guide.gram.shape[0]]
@@ -97,7 +105,16 @@ def fit_gdkl_classes(
             if data.likelihood is ClassLikelihood.GAUSSIAN:
                 q, y, noise = model.split_marginals(data, split)
                 return guided(q, p, y, noise, beta)
-            q = model.marginals(everything, data.targets, split, model.noise())
+            rows = everything if view is None else view(everything, step_generator(options.seed, step, device))
+            if both_ways:
+                back = Split(split.held_out, split.observed)
+                q, of_others = model.both_ways(rows, data.targets, split, model.noise())
+                base = draw()
+                there = guided_classes(q, p, data.held_out_labels(split), base, beta)
+                return mean_objective(
+                    there, guided_classes(of_others, guide.posterior(back), data.held_out_labels(back), base, beta)
+                )
+            q = model.marginals(rows, data.targets, split, model.noise())
             labelled = Split(split.observed, split.held_out[..., : used - used // 2])
             return guided_classes(q, p, data.held_out_labels(labelled), draw(), beta)
 

@@ -10,6 +10,7 @@ from gdkl.objectives.gaussian import (
     guided,
     guided_terms,
     marginal_likelihood,
+    mean_objective,
     negative_log_predictive,
     predictive,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "guided_softmax",
     "guided_terms",
     "marginal_likelihood",
+    "mean_objective",
     "negative_log_predictive",
     "predictive",
     "sampled_log_likelihood",

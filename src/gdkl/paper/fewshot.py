@@ -19,7 +19,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor, nn
 
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
-from gdkl.guide import ClassGuide, fit_class_guide
+from gdkl.guide import ClassGuide, MirroredKernel, fit_class_guide, mirror_images
 from gdkl.methods import (
     ClassData,
     DeepKernelOptions,
@@ -91,6 +91,9 @@ class Protocol:
             published.
         parametrisation: How the kernel's parameters are kept positive. Gradient descent, unlike Adam, feels it: with an
             exponential a step grows with the square of the parameter, and output scales end three times as large.
+        mirror: Whether the student sees each image or its mirror image, by a coin at every step, and the guide does not
+            know one from the other.
+        both_ways: Whether each half of a split is held out in turn, for one pass of the network.
         depth: Of the wide ResNet.
         widen_factor: Of the wide ResNet.
         dropout: Of the wide ResNet.
@@ -108,6 +111,8 @@ class Protocol:
     start_at_guide: bool = False
     stratified: bool = False
     parametrisation: Parametrisation = Parametrisation.SOFTPLUS
+    mirror: bool = False
+    both_ways: bool = False
     depth: int = 28
     widen_factor: int = 5
     dropout: float = 0.3
@@ -153,6 +158,8 @@ class Run:
             guide += f"-scale{self.protocol.guide_scale or 0:g}-beta{self.protocol.beta:g}"
             guide += f"-{self.protocol.parametrisation}-{self.protocol.gdkl_iterations}"
             guide += "" if self.protocol.stratified else "-random"
+            guide += "-mirror" if self.protocol.mirror else ""
+            guide += "-both" if self.protocol.both_ways else ""
         return folder / f"validation-{self.draw}" / f"n{self.n}-{self.method}{guide}-seed{seed}.json"
 
     @property
@@ -163,6 +170,8 @@ class Run:
             unused = ("other_iterations", "weight_decay")
         else:
             unused = ("gdkl_iterations", "beta", "guide", "guide_scale", "start_at_guide", "stratified")
+        # What is off is not said, and files from before there was a choice stay as good as they were.
+        unused += tuple(name for name in ("mirror", "both_ways") if not (self.method.guided and protocol[name]))
         for name in unused:
             protocol.pop(name)
         scored = "validation" if self.validation else "test"
@@ -282,6 +291,8 @@ def _rows(images: Any, device: torch.device) -> Tensor:
 def _guide(run: Run, data: ClassData, image_shape: tuple[int, ...]) -> ClassGuide:
     channels, height, width = image_shape
     kernel = guide_kernel(run.protocol.guide, (channels, height, width))
+    if run.protocol.mirror:
+        kernel = MirroredKernel(kernel, image_shape)
     # One seed whatever the run's: the guide is the experiment's, the seeds are the student's.
     guide = fit_class_guide(kernel, data.rows, data.labels, data.outputs, dtype=run.protocol.dtype)
     if run.protocol.guide_scale is None:
@@ -332,6 +343,8 @@ def _fit(
                 beta=protocol.beta,
                 start_at_guide=protocol.start_at_guide,
                 stratified=protocol.stratified,
+                view=_mirrored_by_coins(task.train_images.shape[1:]) if protocol.mirror else None,
+                both_ways=protocol.both_ways,
             )
         elif run.method is Method.DKL:
             model = fit_dkl_classes(data, options)
@@ -339,6 +352,16 @@ def _fit(
             model = fit_nn_classes(data, options)
     model.most_rows = IMAGES_AT_A_TIME
     return model
+
+
+def _mirrored_by_coins(image_shape: tuple[int, ...]) -> Callable[[Tensor, torch.Generator], Tensor]:
+    """Turns about half of the images of flat rows ``(members, n, d)`` around."""
+
+    def view(rows: Tensor, generator: torch.Generator) -> Tensor:
+        coins = torch.rand(rows.shape[:2], generator=generator, device=rows.device) < 0.5
+        return torch.where(coins.unsqueeze(-1), mirror_images(rows, image_shape), rows)
+
+    return view
 
 
 def _networks(run: Run, image_shape: tuple[int, ...], device: torch.device) -> Callable[[int], nn.Module]:
