@@ -46,7 +46,11 @@ def every_step(monkeypatch):
 def test_killed_at_any_moment_it_ends_where_an_unbroken_fit_does(steps, tmp_path):
     X, _ = table()
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("long_fit.py")), str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(Path(__file__).with_name("long_fit.py")), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        # Sums round otherwise with another number of threads.
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
     assert process.stdout is not None
     for line in process.stdout:

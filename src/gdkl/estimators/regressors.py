@@ -29,6 +29,8 @@ from gdkl.methods import (
     fit_sparse_dkl,
     fit_sparse_gdkl,
     guided_noise_start,
+    spare_rows,
+    with_held_out_noise,
 )
 from gdkl.numerics import OptionError, resolve_device, resolve_dtype
 from gdkl.training import ArrayBatches, Batch, BatchSource, Callback, Schedule, StepReport, TensorBatches
@@ -53,6 +55,9 @@ _SCHEDULES = {"fast": Schedule.fast, "published": Schedule}
 
 class GDKLRegressor(DeepKernelRegressor):
     """Guided deep kernel learning: learns features like a network, knows what it does not know like its guide.
+
+    From 1000 rows on, 5 % of them (at least 100) are kept from training: the noise of predictions is the one that makes
+    them most probable.
 
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. With inducing points a
@@ -153,11 +158,15 @@ class GDKLRegressor(DeepKernelRegressor):
         return _SCHEDULES[self.schedule](int(self.n_iter), self.learning_rate)
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), data.rows, data.targets)
+        kept, held_out = spare_rows(data, seed)
+        guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), kept.rows, kept.targets)
         options = replace(self._options(seed, callbacks), noise_start=guided_noise_start(guide))
         if self.schedule == "fast":
             options = replace(options, kernel_rate=DEFAULT_KERNEL_RATE, split_pool=DEFAULT_SPLIT_POOL)
-        return fit_gdkl(data.repeat(self.n_members), guide, options, beta=self.beta)
+        model = fit_gdkl(kept.repeat(self.n_members), guide, options, beta=self.beta)
+        if held_out is None:
+            return model
+        return with_held_out_noise(model, data.repeat(self.n_members), held_out)
 
     def _fit_sparse(
         self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]

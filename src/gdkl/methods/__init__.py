@@ -18,7 +18,7 @@ from gdkl.methods.gdkl import (
 )
 from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
-from gdkl.methods.held_out_noise import held_out_rows
+from gdkl.methods.held_out_noise import held_out_rows, spare_rows, with_held_out_noise
 from gdkl.methods.nn_classes import FittedNetwork, fit_nn_classes
 from gdkl.methods.nngp import fit_nngp
 from gdkl.methods.nngp_classes import fit_nngp_classes
@@ -57,4 +57,6 @@ __all__ = [
     "guided_noise_start",
     "held_out_rows",
     "prefers_exact",
+    "spare_rows",
+    "with_held_out_noise",
 ]

@@ -53,3 +53,7 @@ class TrainingData:
     def repeat(self, members: int) -> TrainingData:
         """The same data for several members, without copying it."""
         return TrainingData(self.rows.expand(members, -1, -1), self.targets.expand(members, -1, -1))
+
+    def take(self, index: Tensor) -> TrainingData:
+        """Some of the rows of every fit, by their positions."""
+        return TrainingData(self.rows[:, index], self.targets[..., index])

@@ -1,11 +1,14 @@
-"""The noise of a sparse student's predictions, from rows that it has not learned from.
+"""The noise of a student's predictions, from rows that it has not learned from.
 
-Exact GDKL predicts one half of the rows from the other, so the noise that it learns is that of predictions. With
-inducing points the student has seen every target many times: a network that learns them by heart takes the noise down
-with it, and with the noise all doubt. So some rows are kept from training, and the noise of predictions is the one that
-makes them most probable. In training the noise is learned as ever: held where the kept rows want it, it costs accuracy
-(kin8nm, power and protein, a tenth of the training rows for trial: no better log-likelihood, a root mean square error
-larger by 2 to 10 %).
+A student has seen every target many times, with inducing points at every step, with exact inference as one of the rows
+that are predicted from the others. A network that learns them by heart takes the noise down with it, and with the noise
+all doubt. So some rows are kept from training, and the noise of predictions is the one that makes them most probable.
+In training the noise is learned as ever: held where the kept rows want it, it costs accuracy (kin8nm, power and
+protein, a tenth of the training rows for trial: no better log-likelihood, a root mean square error larger by 2 to
+10 %).
+
+With exact inference on 1000 rows of kin8nm (one split) the test log-likelihood is -0.03 without, with 90 % intervals
+that hold 58 %, and 0.99 and 90 % with; the guide alone has 0.91.
 """
 
 from __future__ import annotations
@@ -13,25 +16,69 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gdkl.gp import NOISE_FLOOR, Marginals
+from gdkl.gp import NOISE_FLOOR, ExactPosterior, Marginals
+from gdkl.methods.data import TrainingData
+from gdkl.methods.fitted import FittedModel
 
 #: Part of the rows that are kept for the noise, with the fewest and the most.
 _PART, _FEWEST, MOST_HELD_OUT = 0.05, 200, 2000
 #: Fewer training rows than this are too few to spare any.
 _FEWEST_ROWS = 1000
+#: Exact inference is for fewer rows, and spares fewer.
+_FEWEST_OF_EXACT = 100
 
 #: Candidates of a grid over the noise's logarithm, and how often it is narrowed around the best of them.
 _CANDIDATES, _ROUNDS = 17, 5
 
 
-def held_out_rows(n: int) -> int:
+def held_out_rows(n: int, *, exact: bool = False) -> int:
     """How many of n rows are kept for the noise: 5 %, at least 200, at most 2000, none of fewer than 1000.
+
+    Args:
+        n: Training rows.
+        exact: Whether inference is exact, for which at least 100 are enough.
 
     Example:
         >>> [held_out_rows(n) for n in (500, 1000, 10_000, 600_000)]
         [0, 200, 500, 2000]
+        >>> held_out_rows(1000, exact=True)
+        100
     """
-    return 0 if n < _FEWEST_ROWS else min(MOST_HELD_OUT, max(_FEWEST, round(_PART * n)))
+    fewest = _FEWEST_OF_EXACT if exact else _FEWEST
+    return 0 if n < _FEWEST_ROWS else min(MOST_HELD_OUT, max(fewest, round(_PART * n)))
+
+
+def spare_rows(data: TrainingData, seed: int) -> tuple[TrainingData, TrainingData | None]:
+    """Rows for exact training, and those that are kept for the noise; None where there are too few to spare any."""
+    count = held_out_rows(data.n, exact=True)
+    if not count:
+        return data, None
+    order = torch.randperm(data.n, generator=torch.Generator().manual_seed(seed)).to(data.rows.device)
+    return data.take(order[count:].sort().values), data.take(order[:count].sort().values)
+
+
+@torch.no_grad()
+def with_held_out_noise(model: FittedModel, data: TrainingData, held_out: TrainingData) -> FittedModel:
+    """A trained student conditioned on all rows, whose noise is the one that makes the kept rows most probable.
+
+    They are predicted before they are conditioned on. Conditioning has the noise that was learned, as the features have
+    it; what is added is doubt about new rows.
+
+    Args:
+        model: Trained on the other rows, with exact inference.
+        data: All rows, for each member.
+        held_out: Those that were kept, for all members.
+    """
+    if not isinstance(model.posterior, ExactPosterior):
+        raise TypeError("a posterior over inducing points is not conditioned again")
+    noise = most_probable_noise(model.marginals(held_out.rows), held_out.targets)
+    features = model.embed(data.rows)
+    posterior = ExactPosterior.condition(
+        model.posterior.kernel, features, data.targets, model.noise, name="the deep kernel's matrix"
+    )
+    posterior.noise = noise
+    model.posterior = posterior
+    return model
 
 
 @torch.no_grad()
