@@ -157,6 +157,7 @@ def test_other_data_or_settings_start_anew_and_leave_it_alone(tmp_path):
     assert first_step(tmp_path, (X, Y), verbose=1) == 21
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_fit_is_gone_on_with(tmp_path):
     def interrupt(report):
         if report.step == 10:
