@@ -339,3 +339,11 @@ def test_a_batch_sampler_that_is_not_of_numbers_is_left_to_the_content():
     _, epoch, held = batches_of(loader)
     assert len(held.rows) == 200
     assert not {float(v) for batch in epoch for v in batch.targets[0]} & set(held.targets[0].tolist())
+
+
+def test_an_empty_batch_in_a_list_is_no_harm():
+    X, y = table(100)
+    batches = [(X[:50], y[:50]), (X[:0], y[:0]), (X[50:], y[50:])]
+    with_empty, without = (GDKLRegressor(**FEW).fit(part) for part in (batches, batches[::2]))
+    assert np.isfinite(with_empty.predict(X)).all()
+    assert without.n_iter_ == with_empty.n_iter_ == 3

@@ -323,9 +323,13 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         if self.guide_scale is not None:
             check_number("guide_scale", self.guide_scale, low=0, strict=True)
         if self.guide_share is not None:
-            check_number("guide_share", self.guide_share, low=0, strict=False)
-            if self.guide_share > 1:
-                raise OptionError(f"guide_share={self.guide_share!r} is not allowed: use a number from 0 to 1.")
+            try:
+                check_number("guide_share", self.guide_share, low=0, strict=False)
+                check_number("guide_share", 1 - self.guide_share, low=0, strict=False)
+            except OptionError:
+                raise OptionError(
+                    f"guide_share={self.guide_share!r} is not allowed: use a number from 0 to 1."
+                ) from None
         if self.augment not in (_AUTO, True, False):
             raise OptionError(f"augment={self.augment!r} is not known: use True, False or 'auto'.")
         self._check_guide()

@@ -62,7 +62,8 @@ class GDKLRegressor(DeepKernelRegressor):
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. With inducing points a
             hundredth of it counts: there the guide knows far fewer rows than the student.
-        n_iter: Gradient steps; each sees a fresh random split of the rows.
+        n_iter: Gradient steps; each sees a random split of the rows. On a few hundred rows without much noise 2000 may
+            be too many: see "Overconfident intervals" in README.
         guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, any
             `gdkl.infinite` network, any GPyTorch kernel, or a function ``k(x1, x2)``. It sees scaled rows.
         feature_net: None for d-100-100-100-20 with ReLU, a list of widths, a `torch.nn.Module` (copied), or a
@@ -83,7 +84,7 @@ class GDKLRegressor(DeepKernelRegressor):
         weight_decay: On the network's weights.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64), "float32" or "float64".
-        random_state: Seed of weights and splits; two fits with one seed are equal.
+        random_state: Seed of weights and splits; two fits with one seed are equal, if a loader yields the same batches.
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects; a true answer ends training.

@@ -69,7 +69,7 @@ class Scaler:
 
     def targets(self, y: FloatArray) -> FloatArray:
         """Standardised targets, ``(outputs, n)``."""
-        return ((y.reshape(len(y), -1) - self.y_mean) / self.y_std).T
+        return ((y.reshape(len(y), len(self.y_mean)) - self.y_mean) / self.y_std).T
 
     def mean(self, scaled: FloatArray) -> FloatArray:
         """Means ``(..., outputs, n)`` back in the user's units and shape ``(..., n)`` or ``(..., n, outputs)``."""
