@@ -50,6 +50,9 @@ def test_a_run_is_trained_scored_and_written(method, synthetic, tmp_path):
     result = cifar.complete(run, tmp_path, data_dir=None, device=CPU)
     assert run.finished(tmp_path) == result
     assert {"accuracy", "log_likelihood", "ece", "mean_confidence"} <= set(result["splits"][0]["test"])
+    assert result["splits"][0]["mirrored"] != result["splits"][0]["test"]
+    with np.load(run.path(tmp_path).with_suffix(".npz")) as stored:
+        assert stored["test"].shape == (80, 10)
     assert not list(tmp_path.glob("*.checkpoint"))
     assert run.finished(tmp_path / "elsewhere") is None
     assert replace(run, protocol=replace(TINY, epochs=4)).finished(tmp_path) is None
@@ -61,7 +64,7 @@ def test_it_learns():
     # Crops of images of 16 pixels keep most of them; of 8 they would not.
     made = cifar.Task("cifar10", *images(320, 0, side=16), *images(100, 1, side=16), 10)
     run = cifar.Run("cifar10", cifar.Method.GDKL, 0, replace(TINY, epochs=8, dropout=0.0, learning_rate=0.1))
-    result = cifar.run_task(run, made, device=CPU)
+    result, _ = cifar.run_task(run, made, device=CPU)
     assert result["splits"][0]["test"]["accuracy"] > 0.5
 
 
@@ -80,11 +83,11 @@ class KillAt(Callback):
 
 def test_a_killed_run_goes_on_to_the_same_result(synthetic, tmp_path):
     run = cifar.Run("cifar10", cifar.Method.GDKL, 0, TINY)
-    whole = cifar.run_task(run, task(), device=CPU)
+    whole, _ = cifar.run_task(run, task(), device=CPU)
     checkpoint = RotatingCheckpoint(tmp_path / "run", "one", every_seconds=None, every_steps=4)
     with pytest.raises(KilledError):
         cifar.run_task(run, task(), device=CPU, callbacks=[KillAt(10)], checkpoint=checkpoint)
-    resumed = cifar.run_task(run, task(), device=CPU, checkpoint=checkpoint)
+    resumed, _ = cifar.run_task(run, task(), device=CPU, checkpoint=checkpoint)
     assert resumed["splits"] == whole["splits"]
 
 
@@ -114,7 +117,8 @@ def test_the_command(synthetic, tmp_path):
     runner = CliRunner()
     result = runner.invoke(app, command)
     assert result.exit_code == 0, result.output
-    written = json.loads((tmp_path / "cifar" / "cifar10-gdkl-holdout20-seed0.json").read_text())
+    written = json.loads((tmp_path / "cifar" / "cifar10-gdkl-holdout20-epochs1-scale25-beta0.1-seed0.json").read_text())
     assert written["protocol"]["holdout"] == 20
+    assert 0 < written["best_temperature"] < 100
     again = runner.invoke(app, command)
     assert "kept from" in again.output

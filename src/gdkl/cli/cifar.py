@@ -60,15 +60,22 @@ def reproduce_cifar(
                 world=world,
             )
             results.append(result)
-            test = result["splits"][0]["test"]
             if world.rank == 0:
-                say(
-                    f"{what}: accuracy {100 * test['accuracy']:.2f} %, LL {test['log_likelihood']:.4f}, ECE "
-                    f"{test['ece']:.4f}, mean confidence {test['mean_confidence']:.4f}, {result['fit_seconds']:.0f} s, "
-                    f"{1000 * (result['seconds_per_step'] or 0):.2f} ms a step"
-                )
+                _say_scores(what, result)
         if world.rank > 0:
             return
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(cifar_table(results))
     console.print(f"Result files: {folder}")
+
+
+def _say_scores(what: str, result: dict[str, Any]) -> None:
+    for view, words in (("test", "as they are"), ("mirrored", "averaged over mirror images")):
+        scores = result["splits"][0][view]
+        say(
+            f"{what}, {words}: accuracy {100 * scores['accuracy']:.2f} %, LL {scores['log_likelihood']:.4f}, ECE "
+            f"{scores['ece']:.4f}, mean confidence {scores['mean_confidence']:.4f}"
+        )
+    if "best_temperature" in result:
+        say(f"{what}: the best temperature on the held-out images is {result['best_temperature']:.3f}")
+    say(f"{what}: {result['fit_seconds']:.0f} s, {1000 * (result['seconds_per_step'] or 0):.2f} ms a step")

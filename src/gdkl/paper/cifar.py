@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gdkl import datasets
+from gdkl.estimators.temperature import best_temperature
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
 from gdkl.guide import fit_class_batch_guide, subset_size
 from gdkl.methods import FittedModel, SparseOptions, fit_sparse_dkl_classes, fit_sparse_gdkl_classes
@@ -28,7 +29,8 @@ from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import DEVIATIONS, MEANS, stratified_indices
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
-from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, class_scores, wait_for
+from gdkl.paper.fewshot_mean import views_scores, write_probabilities
+from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
 from gdkl.training import ALONE, Callback, ImageBatches, RotatingCheckpoint, Schedule, World
@@ -142,8 +144,12 @@ class Run:
     protocol: Protocol = Protocol()
 
     def path(self, folder: Path) -> Path:
-        """Its result file."""
-        held = f"-holdout{self.protocol.holdout}" if self.protocol.holdout else ""
+        """Its result file; a trial of settings has them in its name."""
+        held = ""
+        if self.protocol.holdout:
+            held = f"-holdout{self.protocol.holdout}-epochs{self.protocol.epochs}"
+            if self.method is Method.GDKL:
+                held += f"-scale{self.protocol.guide_scale:g}-beta{self.protocol.beta:g}"
         return folder / f"{self.dataset}-{self.method}{held}-seed{self.seed}.json"
 
     @property
@@ -211,7 +217,7 @@ def complete(
     path.parent.mkdir(parents=True, exist_ok=True)
     name = json.dumps({**run.settings, "device": device.type, "processes": world.size}, sort_keys=True)
     checkpoint = RotatingCheckpoint(path.with_suffix(""), name, checkpoint_seconds)
-    result = run_task(
+    result, probs = run_task(
         run,
         task,
         device=device,
@@ -222,6 +228,7 @@ def complete(
         world=world,
     )
     if world.rank == 0:
+        write_probabilities(path, probs, task.test_labels)
         write_result(path, result)
         checkpoint.remove()
     return result
@@ -237,8 +244,8 @@ def run_task(
     compile_network: bool = False,
     graph: bool = False,
     world: World = ALONE,
-) -> dict[str, Any]:
-    """Train and score; the content of a result file.
+) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    """Train and score; the content of a result file, and the probabilities that were scored.
 
     Raises:
         NumericsError: If training failed.
@@ -281,7 +288,7 @@ def run_task(
         raise NumericsError(f"{run.method} on {run.dataset} failed after {model.outcome.steps} steps: no result.")
     started = time.perf_counter()
     probs = probabilities(model, source, task, run.seed)
-    return {
+    result = {
         "experiment": "cifar",
         **run.settings,
         "versions": versions(device),
@@ -293,8 +300,13 @@ def run_task(
         "predict_seconds": round(time.perf_counter() - started, 2),
         "seconds_per_step": timer.seconds_per_step,
         "steps_of_this_process": timer.steps,
-        "splits": [{"seed": run.seed, "test": class_scores(probs, task.test_labels)}],
+        "splits": [{"seed": run.seed, **views_scores(probs, task.test_labels)}],
     }
+    if protocol.holdout:
+        # Says which way β has to go: below 1 where the predictions are not as sure as they may be.
+        log_probs = torch.as_tensor(np.log(probs["test"])).T
+        result["best_temperature"] = best_temperature(log_probs, torch.as_tensor(task.test_labels))
+    return result, probs
 
 
 def _fit(run: Run, source: ImageBatches, task: Task, options: SparseOptions) -> FittedModel:
@@ -322,11 +334,19 @@ def _network(protocol: Protocol, task: Task, device: torch.device) -> nn.Module:
     return ImageFeatures(net, shape, algebra_dtype(protocol.algebra))
 
 
+def probabilities(model: FittedModel, source: ImageBatches, task: Task, seed: int) -> dict[str, FloatArray]:
+    """Class probabilities ``(m, classes)`` of the scored images: as they are, and averaged with their mirror images."""
+    plain = _probabilities(model, source, task, task.test_images, seed)
+    mirrored = _probabilities(model, source, task, np.ascontiguousarray(task.test_images[..., ::-1]), seed)
+    return {"test": plain, "mirrored": (plain + mirrored) / 2}
+
+
 @torch.no_grad()
-def probabilities(model: FittedModel, source: ImageBatches, task: Task, seed: int) -> FloatArray:
-    """Class probabilities of the images that are scored, ``(m, classes)``."""
+def _probabilities(
+    model: FittedModel, source: ImageBatches, task: Task, images: NDArray[np.uint8], seed: int
+) -> FloatArray:
     tests = ImageBatches(
-        torch.as_tensor(task.test_images),
+        torch.as_tensor(images),
         torch.as_tensor(task.test_labels),
         2,
         seed,
