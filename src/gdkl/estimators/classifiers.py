@@ -237,13 +237,15 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64; for images float32 networks, in bfloat16 on a GPU, under float64 algebra), "float32" or
             "float64".
-        random_state: Seed of weights, splits and sampled latents; two fits with one seed are equal.
+        random_state: Seed of weights, splits, sampled latents and of the order in which a DataLoader shuffles; two fits
+            with one seed are equal, unless the loader draws from a generator of its own.
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects; a true answer ends training.
         checkpoint_dir: Folder in which sparse inference keeps its state every half minute, the last two of it. The same
             fit, started again with the same options, data and ``random_state`` (which must be given), goes on from
-            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended.
+            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended. A
+            loader whose batches are not those of before is told of by a `gdkl.training.CheckpointWarning`.
 
     Attributes after ``fit``:
         guide_share_: Share of the guide's own probabilities that predictions have.

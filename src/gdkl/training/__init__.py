@@ -21,7 +21,7 @@ from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, descend, 
 from gdkl.training.graphs import GraphedStep
 from gdkl.training.image_batches import ImageBatches
 from gdkl.training.mini_batch import EpochProgress, MiniBatchSettings, train_mini_batch
-from gdkl.training.randomness import generator_state, seeded
+from gdkl.training.randomness import OwnRandomNumbers, generator_state, seeded
 from gdkl.training.rotation import CheckpointWarning, RotatingCheckpoint
 from gdkl.training.splits import SplitSampler
 
@@ -43,6 +43,7 @@ __all__ = [
     "LeanAdam",
     "LoaderBatches",
     "MiniBatchSettings",
+    "OwnRandomNumbers",
     "ProgressDisplay",
     "RotatingCheckpoint",
     "Schedule",
