@@ -99,9 +99,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
 
         Args:
             X: Rows ``(n, d)``: array, DataFrame, tensor or nested list of finite numbers; or images as an array or
-                tensor ``(n, channels, height, width)``. Integer images are divided by 255. Or a torch Dataset,
-                DataLoader or list of batches that yields pairs of either and whole numbers for labels, and then no
-                ``y``.
+                tensor ``(n, channels, height, width)``; channels in the last place are refused. Integer images are
+                divided by 255. Or a torch Dataset, DataLoader or list of batches that yields pairs of either and whole
+                numbers for labels, and then no ``y``.
             y: Labels ``(n,)``: numbers, strings or booleans, of two classes or more.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 

@@ -84,8 +84,8 @@ class GDKLRegressor(DeepKernelRegressor):
         weight_decay: On the network's weights.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64), "float32" or "float64".
-        random_state: Seed of weights and splits, and of the order in which a DataLoader shuffles; two fits with one seed
-            are equal, unless the loader draws from a generator of its own.
+        random_state: Seed of weights and splits, and of the order in which a DataLoader shuffles; two fits with one
+            seed are equal, unless the loader draws from a generator of its own.
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects; a true answer ends training.
