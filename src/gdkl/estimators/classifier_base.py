@@ -343,3 +343,9 @@ def _check_calibration(calibrate: Any, words: tuple[str, ...]) -> None:
     if calibrate is not None and calibrate not in words:
         known = " or ".join(repr(word) for word in words)
         raise OptionError(f"calibrate={calibrate!r} is not known here: use None or {known}.")
+
+
+def check_likelihood(likelihood: Any) -> None:
+    """Refuse a likelihood that is not known."""
+    if likelihood not in tuple(ClassLikelihood):
+        raise OptionError(f"likelihood={likelihood!r} is not known: use one of {', '.join(ClassLikelihood)}.")
