@@ -19,11 +19,13 @@ from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential, finite_number
+from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.norm import LayerNorm
+from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.piecewise import LeakyReLU, ReLU
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
 from gdkl.infinite.residual import Residual, is_odd, meets_weights
+from gdkl.infinite.sequential import Sequential
 from gdkl.infinite.torch_calls import (
     CALLS,
     REQUIRED,
