@@ -1,0 +1,66 @@
+"""What the experiments have in common: options that mean the same everywhere, names in a row, the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gdkl.cli.failures import PIPE_WIDTH
+from gdkl.numerics import OptionError
+from gdkl.paper.fewshot_guides import GuideName
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where the dataset files are; looked at before GDKL_DATA and the cache.", show_default=False),
+]
+Output = Annotated[Path, typer.Option(help="Where result files go, in a folder of the experiment's.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Splits = Annotated[int, typer.Option(min=1, help="Number of splits, seeds 0 … N−1.")]
+Networks = Annotated[int, typer.Option(min=1, help="Number of networks, seeds 0 … N−1.")]
+
+#: Of the two experiments on images.
+Guide = Annotated[
+    GuideName,
+    typer.Option(help=f"The infinite network that guides: {', '.join(GuideName)}.", metavar="NAME"),
+]
+Depth = Annotated[int, typer.Option(help="Of the wide ResNet.")]
+WidenFactor = Annotated[int, typer.Option(help="Of the wide ResNet.", min=1)]
+Algebra = Annotated[str, typer.Option(help="Precision of the Gaussian processes, float64 or float32.")]
+
+RUNS = Path("runs")
+
+
+def several(allowed: Iterable[str], default: str = "all") -> Any:
+    """An option that takes one or more of these names, comma-separated; how the help page puts its default."""
+    return typer.Option(help=f"Comma-separated: {', '.join(allowed)}.", show_default=default, metavar="NAMES")
+
+
+def names_in(text: str, allowed: Iterable[str], what: str) -> list[str]:
+    """The names that the user gave, comma-separated.
+
+    Example:
+        >>> names_in("wine, digits", ("digits", "wine"), "dataset")
+        ['wine', 'digits']
+    """
+    known = tuple(allowed)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        problem = f"unknown {what} {', '.join(unknown)}" if unknown else f"no {what} given"
+        raise OptionError(f"{problem}: use {', '.join(known)}.")
+    # A name that is given twice is one experiment.
+    return list(dict.fromkeys(names))
+
+
+def show(table: Table, folder: Path, lines: Sequence[str] = ()) -> None:
+    """Print the results, what is to be said of them, and where they are."""
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(table)
+    for line in (*lines, f"Result files: {folder}"):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
