@@ -286,7 +286,7 @@ class TestCommand:
         ("words", "message"),
         [
             (["--methods", "gp_rbf"], "unknown method gp_rbf: use gdkl, dkl, nngp, nn"),
-            (["--guide", "oracle"], "unknown guide oracle: use dense"),
+            (["--guide", "oracle"], "'oracle' is not one of 'dense'"),
             (["--sizes", "many"], "sizes='many'"),
             (["--draw", "mine"], "draw='mine'"),
             (["--draw", "paper"], "the paper has no subset of 9 images"),

@@ -11,6 +11,7 @@ from gdkl.cli.failures import say
 from gdkl.cli.reproduce.options import (
     RUNS,
     Algebra,
+    Beta,
     DataDir,
     Depth,
     Device,
@@ -19,6 +20,7 @@ from gdkl.cli.reproduce.options import (
     Output,
     WidenFactor,
     names_in,
+    number,
     several,
     show,
 )
@@ -37,23 +39,24 @@ def cifar(
     data_dir: DataDir = None,
     output: Output = RUNS,
     device: Device = "auto",
-    epochs: Annotated[int, typer.Option(min=1, help="Times that every image is seen.")] = _USUAL.epochs,
-    batch_size: Annotated[int, typer.Option(min=2, help="Images a step.")] = _USUAL.batch_size,
-    beta: Annotated[float, typer.Option(min=0.0, help="GDKL's weight of the KL term.")] = _USUAL.beta,
+    epochs: Annotated[int, number("Times that every image is seen.", 1)] = _USUAL.epochs,
+    batch_size: Annotated[int, number("Images a step.", 2)] = _USUAL.batch_size,
+    beta: Beta = _USUAL.beta,
     guide: Guide = _USUAL.guide,
-    guide_scale: Annotated[float, typer.Option(min=0.0, help="Mean variance of the guide.")] = _USUAL.guide_scale,
+    guide_scale: Annotated[float, number("Mean variance of the guide.", 0.0)] = _USUAL.guide_scale,
     label_noise: Annotated[
         bool, typer.Option(help="Whether labels carry their own variances in the guide.")
     ] = _USUAL.label_noise,
-    kl_weight: Annotated[float, typer.Option(min=0.0, help="DKL's weight of KL(q(u)‖p(u)).")] = _USUAL.kl_weight,
+    kl_weight: Annotated[float, number("DKL's weight of KL(q(u)‖p(u)).", 0.0)] = _USUAL.kl_weight,
     depth: Depth = _USUAL.depth,
     widen_factor: WidenFactor = _USUAL.widen_factor,
-    dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Of the wide ResNet.")] = _USUAL.dropout,
+    dropout: Annotated[float, number("Of the wide ResNet.", 0.0, most=0.99)] = _USUAL.dropout,
     algebra: Algebra = _USUAL.algebra,
     holdout: Annotated[
-        int, typer.Option(min=0, help="Training images that are held out and scored in place of the test images.")
+        int,
+        number("Training images that are held out and scored in place of the test images.", 0),
     ] = _USUAL.holdout,
-    checkpoint_seconds: Annotated[float, typer.Option(min=0.0, help="Time between two checkpoints.")] = 60.0,
+    checkpoint_seconds: Annotated[float, number("Seconds between two checkpoints.", 0.0)] = 60.0,
     graph: Annotated[bool, typer.Option("--graph", help="Record a step as one CUDA graph and replay it.")] = False,
     compile_network: Annotated[
         bool, typer.Option("--compile", help="Let torch.compile fuse the network's operations.")
@@ -94,7 +97,8 @@ def cifar(
             what = f"{run.dataset} {run.method} seed {run.seed}"
             found = run.finished(folder)
             if found is not None:
-                say(f"{what}: kept from {run.path(folder)}")
+                if world.rank == 0:
+                    say(f"{what}: kept from {run.path(folder)}")
                 results.append(found)
                 continue
             if world.rank == 0:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import typer
 
 from gdkl.cli.failures import say
-from gdkl.cli.reproduce.options import RUNS, Device, Output, Splits, names_in, several, show
+from gdkl.cli.reproduce.options import RUNS, Device, Output, Splits, names_in, number, several, show
 from gdkl.numerics import resolve_device
 from gdkl.paper import check_writable, classes_table, first_splits, kept_line, made_before, standing, write_result
 from gdkl.paper import classes as experiment
@@ -26,18 +25,17 @@ def classes(
     seeds: Splits = 5,
     output: Output = RUNS,
     device: Device = "auto",
-    gdkl_steps: Annotated[
-        int | None, typer.Option(min=1, help="GDKL's gradient steps.", show_default="the estimator's own")
-    ] = None,
+    gdkl_steps: Annotated[int | None, number("GDKL's gradient steps.", 1, default="the estimator's own")] = None,
     dkl_steps: Annotated[
         int | None,
-        typer.Option(min=1, help="Gradient steps of DKL and of the network.", show_default="the estimators' own"),
+        number("Gradient steps of DKL and of the network.", 1, default="the estimators' own"),
     ] = None,
 ) -> None:
     """Our own: classification of three small tables.
 
-    Beside scikit-learn's own methods, on data that come with it. Models are fitted to a fifth and to three fifths of the rows. A result of more
-    splits serves a command that asks for fewer; one of fewer splits is gone on with if it is of the same versions.
+    Beside scikit-learn's own methods, on data that come with it. Models are fitted to a fifth and to three fifths of
+    the rows. A result of more splits serves a command that asks for fewer; one of fewer splits is gone on with if it is
+    of the same versions.
     """
     place = resolve_device(device)
     chosen = [experiment.Method(name) for name in names_in(methods, experiment.Method, "method")]

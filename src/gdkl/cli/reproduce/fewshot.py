@@ -15,6 +15,7 @@ from gdkl.cli.failures import say
 from gdkl.cli.reproduce.options import (
     RUNS,
     Algebra,
+    Beta,
     DataDir,
     Depth,
     Device,
@@ -23,6 +24,7 @@ from gdkl.cli.reproduce.options import (
     Output,
     WidenFactor,
     names_in,
+    number,
     several,
     show,
 )
@@ -42,19 +44,17 @@ def fewshot(
         str, typer.Option(help="Numbers of labelled images, comma-separated.", metavar="NUMBERS")
     ] = ",".join(map(str, SIZES)),
     seeds: Networks = 3,
-    draw: Annotated[str, typer.Option(help="Which images: paper, or a seed.")] = PAPER_DRAW,
+    draw: Annotated[str, typer.Option(help="Which images: paper, or a seed.", metavar="NAME")] = PAPER_DRAW,
     data_dir: DataDir = None,
     output: Output = RUNS,
     device: Device = "auto",
-    gdkl_steps: Annotated[int, typer.Option(min=1, help="GDKL's gradient steps.")] = _USUAL.gdkl_iterations,
-    dkl_steps: Annotated[
-        int, typer.Option(min=1, help="Gradient steps of DKL and of the network.")
-    ] = _USUAL.other_iterations,
-    beta: Annotated[float, typer.Option(min=0.0, help="GDKL's weight of the KL term.")] = _USUAL.beta,
+    gdkl_steps: Annotated[int, number("GDKL's gradient steps.", 1)] = _USUAL.gdkl_iterations,
+    dkl_steps: Annotated[int, number("Gradient steps of DKL and of the network.", 1)] = _USUAL.other_iterations,
+    beta: Beta = _USUAL.beta,
     guide: Guide = _USUAL.guide,
     guide_scale: Annotated[
         float,
-        typer.Option(min=0.0, help="The guide's output scale as the student sees it; 0 for the guide's own best."),
+        number("The guide's output scale as the student sees it; 0 for the guide's own best.", 0.0),
     ] = _USUAL.guide_scale or 0.0,
     parametrisation: Annotated[
         experiment.Parametrisation,
@@ -74,7 +74,7 @@ def fewshot(
     depth: Depth = _USUAL.depth,
     widen_factor: WidenFactor = _USUAL.widen_factor,
     algebra: Algebra = _USUAL.algebra,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
+    jobs: Annotated[int, number("Runs at a time, each a process.", 1)] = 1,
     together: Annotated[bool, typer.Option("--together", help="Train the seeds as one batch.")] = False,
 ) -> None:
     """The paper's: 50 to 800 images of CIFAR-10, exact inference.

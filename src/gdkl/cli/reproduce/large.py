@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from gdkl.cli.failures import say
-from gdkl.cli.reproduce.options import RUNS, DataDir, Device, Output, names_in, several, show
+from gdkl.cli.reproduce.options import RUNS, Beta, DataDir, Device, Output, names_in, number, several, show
 from gdkl.numerics import resolve_device
 from gdkl.paper import check_writable, large_table
 from gdkl.paper import large as experiment
@@ -18,17 +16,15 @@ _USUAL = experiment.Protocol()
 def large(
     datasets: Annotated[str, several(experiment.DATASETS)] = ",".join(experiment.DATASETS),
     methods: Annotated[str, several(experiment.Method)] = ",".join(experiment.Method),
-    seeds: Annotated[
-        int, typer.Option(min=1, help=f"Number of splits, seeds from {_USUAL.first_seed} on.")
-    ] = _USUAL.seeds,
+    seeds: Annotated[int, number(f"Number of splits, seeds from {_USUAL.first_seed} on.", 1)] = _USUAL.seeds,
     data_dir: DataDir = None,
     output: Output = RUNS,
     device: Device = "auto",
-    epochs: Annotated[int, typer.Option(min=1, help="Times that every row is seen.")] = _USUAL.epochs,
-    batch_size: Annotated[int, typer.Option(min=2, help="Rows a step.")] = _USUAL.batch_size,
-    beta: Annotated[float, typer.Option(min=0.0, help="GDKL's weight of the KL term.")] = _USUAL.beta,
-    exact_rows: Annotated[int, typer.Option(min=4, help="Rows that exact GDKL is trained on.")] = _USUAL.exact_rows,
-    gdkl_steps: Annotated[int, typer.Option(min=1, help="Exact GDKL's gradient steps.")] = _USUAL.exact_steps,
+    epochs: Annotated[int, number("Times that every row is seen.", 1)] = _USUAL.epochs,
+    batch_size: Annotated[int, number("Rows a step.", 2)] = _USUAL.batch_size,
+    beta: Beta = _USUAL.beta,
+    exact_rows: Annotated[int, number("Rows that exact GDKL is trained on.", 4)] = _USUAL.exact_rows,
+    gdkl_steps: Annotated[int, number("Exact GDKL's gradient steps.", 1)] = _USUAL.exact_steps,
 ) -> None:
     """Our own: regression on 8000 to 46000 rows, inducing points.
 

@@ -15,30 +15,41 @@ from gdkl.cli.failures import PIPE_WIDTH
 from gdkl.numerics import OptionError
 from gdkl.paper.fewshot_guides import GuideName
 
+
+def number(what: str, least: float, *, most: float | None = None, default: bool | str = True) -> Any:
+    """An option that takes a whole number, or a real one where its least is real."""
+    metavar = "N" if isinstance(least, int) else "X"
+    return typer.Option(min=least, max=most, metavar=metavar, help=what, show_default=default)
+
+
+def several(allowed: Iterable[str], default: str = "all") -> Any:
+    """An option that takes one or more of these names, comma-separated."""
+    return typer.Option(help=f"Comma-separated: {', '.join(allowed)}.", show_default=default, metavar="NAMES")
+
+
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Where the dataset files are; looked at before GDKL_DATA and the cache.", show_default=False),
+    typer.Option(
+        help="Where the dataset files are; looked at before GDKL_DATA and the cache.", metavar="DIR", show_default=False
+    ),
 ]
-Output = Annotated[Path, typer.Option(help="Where result files go, in a folder of the experiment's.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Splits = Annotated[int, typer.Option(min=1, help="Number of splits, seeds 0 … N−1.")]
-Networks = Annotated[int, typer.Option(min=1, help="Number of networks, seeds 0 … N−1.")]
+Output = Annotated[Path, typer.Option(help="Where result files go, in a folder of the experiment's.", metavar="DIR")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", metavar="NAME")]
+Splits = Annotated[int, number("Number of splits, seeds 0 … N−1.", 1)]
+Networks = Annotated[int, number("Number of networks, seeds 0 … N−1.", 1)]
+Beta = Annotated[float, number("GDKL's weight of the KL term.", 0.0)]
 
 #: Of the two experiments on images.
 Guide = Annotated[
     GuideName,
     typer.Option(help=f"The infinite network that guides: {', '.join(GuideName)}.", metavar="NAME"),
 ]
-Depth = Annotated[int, typer.Option(help="Of the wide ResNet.")]
-WidenFactor = Annotated[int, typer.Option(help="Of the wide ResNet.", min=1)]
-Algebra = Annotated[str, typer.Option(help="Precision of the Gaussian processes, float64 or float32.")]
+Depth = Annotated[int, typer.Option(metavar="N", help="Of the wide ResNet.")]
+WidenFactor = Annotated[int, number("Of the wide ResNet.", 1)]
+Algebra = Annotated[str, typer.Option(help="Precision of the Gaussian processes, float64 or float32.", metavar="NAME")]
 
+#: Where result files go if the user does not say.
 RUNS = Path("runs")
-
-
-def several(allowed: Iterable[str], default: str = "all") -> Any:
-    """An option that takes one or more of these names, comma-separated; how the help page puts its default."""
-    return typer.Option(help=f"Comma-separated: {', '.join(allowed)}.", show_default=default, metavar="NAMES")
 
 
 def names_in(text: str, allowed: Iterable[str], what: str) -> list[str]:

@@ -6,10 +6,8 @@ import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
 from gdkl.cli.failures import say
-from gdkl.cli.reproduce.options import RUNS, DataDir, Device, Output, Splits, names_in, several, show
+from gdkl.cli.reproduce.options import RUNS, DataDir, Device, Output, Splits, names_in, number, several, show
 from gdkl.numerics import resolve_device
 from gdkl.paper import check_writable, first_splits, kept_line, made_before, uci_table, write_result
 from gdkl.paper import uci as experiment
@@ -25,8 +23,8 @@ def uci(
     data_dir: DataDir = None,
     output: Output = RUNS,
     device: Device = "auto",
-    gdkl_steps: Annotated[int, typer.Option(min=1, help="GDKL's gradient steps.")] = _PUBLISHED.gdkl_iterations,
-    dkl_steps: Annotated[int, typer.Option(min=1, help="DKL's gradient steps.")] = _PUBLISHED.dkl_iterations,
+    gdkl_steps: Annotated[int, number("GDKL's gradient steps.", 1)] = _PUBLISHED.gdkl_iterations,
+    dkl_steps: Annotated[int, number("DKL's gradient steps.", 1)] = _PUBLISHED.dkl_iterations,
 ) -> None:
     """The paper's: regression on Boston, Energy and Concrete.
 
