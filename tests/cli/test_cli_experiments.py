@@ -44,10 +44,10 @@ def command(name):
 def written_commands():
     """Every command line of the documents that runs an experiment."""
     places = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile"]
-    places += [path for folder in ("docs", "results", "benchmarks") for path in (ROOT / folder).rglob("*.*")]
+    places += [path for folder in ("docs", "results", "benchmarks", "src") for path in (ROOT / folder).rglob("*.*")]
     for path in places:
         if path.suffix in (".md", ".py", "") and path.is_file():
-            for words in re.findall(r"gdkl reproduce ([a-z]+[^`#\n]*)", path.read_text()):
+            for words in re.findall(r"gdkl reproduce ([a-z]+[^`#\n\";]*)", path.read_text()):
                 yield pytest.param(shlex.split(words.strip()), id=f"{path.name}: {words.strip()}")
 
 

@@ -26,18 +26,16 @@ class ExperimentGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
-    cls=ExperimentGroup,
-    epilog="Example:  gdkl reproduce uci --datasets boston --data-dir data;  gdkl reproduce uci --help for its options",
-)
+app = typer.Typer(cls=ExperimentGroup, epilog="Example:  gdkl reproduce uci --datasets boston --data-dir data")
 
 
 @app.callback(invoke_without_command=True)
 def reproduce(context: typer.Context) -> None:
     """Run an experiment of the paper, or one of our own, and print all figures.
 
-    Result files hold seeds, settings and versions. What is already there with the same settings is kept, so that an
-    interrupted command goes on where it stopped. A result is never replaced by one of fewer splits: it is put aside.
+    Each has its options: gdkl reproduce EXPERIMENT --help. Result files hold seeds, settings and versions. What is
+    already there with the same settings is kept, so that an interrupted command goes on where it stopped. A result is
+    never replaced by one of fewer splits, but renamed.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
