@@ -123,7 +123,7 @@ def cifar(
 
 
 def _say_scores(what: str, result: dict[str, Any]) -> None:
-    for view, words in (("test", "as they are"), ("mirrored", "averaged over mirror images")):
+    for view, words in (("test", "as they are"), ("mirrored", "with mirror images"), ("shifted", "and shifted")):
         scores = result["splits"][0][view]
         say(
             f"{what}, {words}: accuracy {100 * scores['accuracy']:.2f} %, LL {scores['log_likelihood']:.4f}, ECE "

@@ -64,10 +64,9 @@ def fewshot(
         bool,
         typer.Option("--stratified/--random-splits", help="Halves with as many images of each class, or random ones."),
     ] = _USUAL.stratified,
-    mirror: Annotated[
-        bool, typer.Option("--mirror", help="Mirror images in GDKL's training, and a guide that does not tell them.")
-    ] = False,
-    both_ways: Annotated[bool, typer.Option("--both-ways", help="Hold out each half of a split in turn.")] = False,
+    both_ways: Annotated[
+        bool, typer.Option("--both-ways/--one-way", help="Hold out each half of a split in turn, or one alone.")
+    ] = _USUAL.both_ways,
     validation: Annotated[
         bool, typer.Option("--validation", help="Score 5000 other training images, to choose settings by.")
     ] = False,
@@ -90,7 +89,6 @@ def fewshot(
         guide_scale=guide_scale or None,
         stratified=stratified,
         parametrisation=parametrisation,
-        mirror=mirror,
         both_ways=both_ways,
         depth=depth,
         widen_factor=widen_factor,
