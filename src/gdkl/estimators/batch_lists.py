@@ -47,9 +47,11 @@ def refuse_malformed_batches(X: Any, y: Any) -> None:
 
     Example:
         >>> import numpy as np
-        >>> refuse_malformed_batches([(np.zeros((4, 2)), np.zeros(4), np.ones(4))], None)
-        Traceback (most recent call last):
-        gdkl.numerics.errors.DataError: X has batches of 3 parts: a batch is a pair (x, y) of rows (b, d), ...
+        >>> try:
+        ...     refuse_malformed_batches([(np.zeros((4, 2)), np.zeros(4), np.ones(4))], None)
+        ... except DataError as error:
+        ...     print(str(error).partition(" of rows")[0])
+        X has batches of 3 parts: a batch is a pair (x, y)
     """
     if isinstance(X, (list, tuple)):
         reason = _of_list(cast("Sequence[Any]", X), y) if X else None

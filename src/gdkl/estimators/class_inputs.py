@@ -184,9 +184,11 @@ def refuse_channels_last(shape: Sequence[int]) -> None:
 
     Example:
         >>> refuse_channels_last((3, 32, 32))
-        >>> refuse_channels_last((32, 32, 3))
-        Traceback (most recent call last):
-        gdkl.numerics.errors.DataError: images of shape (32, 32, 3) look like (height, width, channels): ...
+        >>> try:
+        ...     refuse_channels_last((32, 32, 3))
+        ... except DataError as error:
+        ...     print(str(error).partition(":")[0])
+        images of shape (32, 32, 3) look like (height, width, channels)
     """
     first, middle, last = shape
     if last not in _CHANNELS or first in _CHANNELS or _elongation(first, middle) > _elongation(middle, last):
