@@ -119,3 +119,30 @@ def test_a_network_learns_from_crops_and_mirror_images():
     assert model.score(new, labels) > 0.9
     # It has seen mirror images, and knows spots on the other side.
     assert model.score(new[..., ::-1], labels) > 0.9
+
+
+@pytest.mark.parametrize("kind", [GDKLClassifier, DKLClassifier, NNClassifier])
+def test_few_images_are_learned_by_gradient_descent_and_the_rest_by_adam(kind):
+    X, y = images(24)
+    flat = X.reshape(24, -1)
+
+    def found(rows, optimizer, **options):
+        return make(kind, optimizer=optimizer, **options).fit(rows, y).predict_proba(rows)
+
+    np.testing.assert_array_equal(found(X, "auto"), found(X, "sgd"))
+    table = {"feature_net": [12, 4]}
+    np.testing.assert_array_equal(found(flat, "auto", **table), found(flat, "adam", **table))
+    assert np.abs(found(X, "auto") - found(X, "adam")).max() > 1e-6
+    if kind is not NNClassifier:
+        sparse = {"inference": "sparse", "batch_size": 8}
+        np.testing.assert_array_equal(found(X, "auto", **sparse), found(X, "adam", **sparse))
+
+
+def test_auto_calibration_is_the_guides_on_tables_and_none_for_few_images():
+    X, y = images(24)
+    assert make(GDKLClassifier).set_params(calibrate="auto").fit(X, y).temperature_ == 1
+    flat, options = X.reshape(24, -1), {"feature_net": [12, 4]}
+    auto, loo = (
+        make(GDKLClassifier, **options).set_params(calibrate=word).fit(flat, y).temperature_ for word in ("auto", "loo")
+    )
+    assert auto == loo != 1

@@ -30,7 +30,15 @@ from gdkl.estimators.parts import guide_kernel
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
 from gdkl.estimators.saving import GUIDE, SCALES
 from gdkl.estimators.scaling import Scaler
-from gdkl.gp import ExactPosterior, GPyTorchKernel, KernelFunction, ScaledKernel, SparsePosterior, rbf_kernel
+from gdkl.gp import (
+    ExactPosterior,
+    GPyTorchKernel,
+    KernelFunction,
+    ScaledKernel,
+    SparsePosterior,
+    rbf_kernel,
+    softplus_rbf_kernel,
+)
 from gdkl.guide import as_kernel_function
 from gdkl.methods import FittedModel, FittedNetwork
 from gdkl.methods.deep_kernel import batch_kernel
@@ -255,9 +263,12 @@ def _unpack_kernel(
         return ScaledKernel(function, tensors["kernel.scale"])
     shape = (int(header["shape"]["members"]), int(header["shape"]["outputs"]))
     given = options.get("base_kernel")
-    if given is None:
+    # Files from before there was a choice do not say; a kernel of the user's own has its own.
+    if given is None and header.get("parametrisation") == "softplus":
+        kernel: Kernel = softplus_rbf_kernel(shape)
+    elif given is None:
         ard = int(header["shape"]["columns"]) if options.get("ard") else None
-        kernel: Kernel = rbf_kernel(shape, ard_num_dims=ard)
+        kernel = rbf_kernel(shape, ard_num_dims=ard)
     else:
         kernel = batch_kernel(given, shape)
     function = GPyTorchKernel(kernel).to(tensors["posterior.features"])

@@ -14,7 +14,7 @@ from gdkl.estimators.class_files import pack_classifier
 from gdkl.estimators.class_inputs import ImageScaler
 from gdkl.estimators.model_file import write_model
 from gdkl.estimators.scaling import Scaler
-from gdkl.gp import GPyTorchKernel, ScaledKernel, SparsePosterior
+from gdkl.gp import GPyTorchKernel, ScaledKernel, SparsePosterior, is_softplus_rbf
 from gdkl.methods import FittedModel
 from gdkl.methods.nn_classes import WithHead
 from gdkl.nets import MLP, ImageFeatures, Members, WideResNet
@@ -110,6 +110,8 @@ def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor], header: dict
         tensors |= {f"kernel.{name}": value for name, value in kernel.state_dict().items()}
     header["shape"] = {"members": members, "outputs": outputs, "n": n}
     header["kernel"] = "scaled" if isinstance(kernel, ScaledKernel) else "gpytorch"
+    if isinstance(kernel, GPyTorchKernel) and is_softplus_rbf(kernel.kernel):
+        header["parametrisation"] = "softplus"
 
 
 def _names(estimator: RegressorBase | ClassifierBase) -> list[str] | None:

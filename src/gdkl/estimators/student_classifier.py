@@ -13,6 +13,7 @@ from gdkl.estimators.parts import image_network_builder, network_builder
 from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, held_out_labels
 from gdkl.estimators.student import TABLE_BATCH, TABLE_POINTS, StudentOptions, sparse_precisions
 from gdkl.estimators.validation import check_number
+from gdkl.gp import softplus_rbf_kernel
 from gdkl.methods import ClassData, DeepKernelOptions, held_out_rows
 from gdkl.numerics import OptionError
 from gdkl.training import Batch, BatchSource, Callback, ImageBatches, LoaderBatches, TensorBatches
@@ -23,7 +24,7 @@ CROP = "crop"
 #: How far a crop may be off centre, as part of the image's shorter side: four pixels of 32.
 _MARGIN = 1 / 8
 
-_OPTIMISERS = ("adam", "sgd")
+_OPTIMISERS = ("auto", "adam", "sgd")
 
 
 class StudentClassifier(StudentOptions, ClassifierBase):
@@ -48,7 +49,22 @@ class StudentClassifier(StudentOptions, ClassifierBase):
         else:
             build = image_network_builder(self.feature_net, self.image_shape_, data.targets.dtype)
         options = self._options(seed, callbacks, build)
-        return replace(options, momentum=self.momentum if self.optimizer == "sgd" else None)
+        if not self._descends:
+            return options
+        kernel = options.base_kernel
+        if kernel is None and self._all_images_at_once:
+            kernel = softplus_rbf_kernel()
+        return replace(options, momentum=self.momentum, base_kernel=kernel)
+
+    @property
+    def _all_images_at_once(self) -> bool:
+        """Whether every step has all images, as with exact inference and a plain network."""
+        return self.image_shape_ is not None and getattr(self, "inference_", "exact") == "exact"
+
+    @property
+    def _descends(self) -> bool:
+        """Whether gradient descent takes the place of Adam."""
+        return self.optimizer == "sgd" or (self.optimizer == "auto" and self._all_images_at_once)
 
     def _in_batches(
         self, data: ClassData, seed: int, *, guided: bool, rows_a_step: int | None = None
@@ -73,7 +89,7 @@ class StudentClassifier(StudentOptions, ClassifierBase):
             return None
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         rows, labels = data.rows[0].to(network), data.labels[0]
-        if self.calibrate != "loo" or not (count := held_out_rows(data.n)):
+        if self.calibrate not in ("loo", "auto") or not (count := held_out_rows(data.n)):
             return self._batches(rows, labels, seed), None
         kept, used = held_out_labels(labels, count, seed)
         return self._batches(rows[used], labels[used], seed), Batch(rows[kept], labels[kept])

@@ -3,7 +3,14 @@
 from gdkl.gp.conditioning import RELATIVE_VARIANCE_FLOOR, Marginals, condition, evidence_terms
 from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
 from gdkl.gp.inducing_start import cluster_centres, start_kernel
-from gdkl.gp.kernels import GPyTorchKernel, KernelFunction, ScaledKernel, rbf_kernel
+from gdkl.gp.kernels import (
+    GPyTorchKernel,
+    KernelFunction,
+    ScaledKernel,
+    is_softplus_rbf,
+    rbf_kernel,
+    softplus_rbf_kernel,
+)
 from gdkl.gp.labels import (
     ALPHA_EPSILON,
     ClassLikelihood,
@@ -53,6 +60,7 @@ __all__ = [
     "condition_block",
     "condition_on_labels",
     "evidence_terms",
+    "is_softplus_rbf",
     "label_targets",
     "leading_rbf",
     "leave_one_out",
@@ -60,6 +68,7 @@ __all__ = [
     "rbf_kernel",
     "rbf_split_posterior",
     "scaled_rbf",
+    "softplus_rbf_kernel",
     "split_posterior_backward",
     "split_posterior_forward",
     "squared_distances",

@@ -28,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gdkl import metrics
 from gdkl.estimators import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.classifier_base import ClassifierBase
 from gdkl.methods import FittedModel
 from gdkl.numerics import DataWarning, OptionError
 from gdkl.paper.results import versions
@@ -155,6 +156,10 @@ def run_fitted(
     }
 
 
+#: What "auto" comes to on a table.
+_AUTO_ON_TABLES = {"optimizer": "adam", "calibrate": "loo"}
+
+
 def _student_alone(model: GDKLClassifier) -> GDKLClassifier:
     """The same fitted model without its guide's share in predictions."""
     student = copy(model)
@@ -169,10 +174,20 @@ def current_options(name: str, method: Method, protocol: Protocol) -> dict[str, 
 
 
 def _plain_options(model: Any) -> dict[str, Any]:
-    """What a model was made with, as far as JSON can say it, but for seed, device and files."""
-    options = model.get_params(deep=False).items()
+    """What a model was made with, as far as JSON can say it, but for seed, device, files and what is for images."""
     plain = (bool, int, float, str, type(None))
-    return {k: v for k, v in options if k not in ("random_state", "device", "checkpoint_dir") and isinstance(v, plain)}
+    left_out = {"random_state", "device", "checkpoint_dir", "views"}
+    if isinstance(model, DKLClassifier):
+        left_out.add("augment")
+    options = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in left_out and isinstance(value, plain)
+    }
+    if isinstance(model, ClassifierBase):
+        # A word that leaves the choice to the library says less than the choice.
+        options |= {name: on_tables for name, on_tables in _AUTO_ON_TABLES.items() if options.get(name) == "auto"}
+    return options
 
 
 def _make(method: Method, protocol: Protocol, seed: int, columns: int, device: torch.device) -> Any:

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor, nn
 
-from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
+from gdkl.gp import ClassLikelihood, base_samples, class_log_probs, softplus_rbf_kernel
 from gdkl.guide import ClassGuide, fit_class_guide
 from gdkl.methods import (
     ClassData,
@@ -323,7 +322,7 @@ def _fit(
         options = DeepKernelOptions(
             Schedule(steps, protocol.learning_rate),
             feature_net=_networks(run, task.train_images.shape[1:], data.rows.device),
-            base_kernel=ScaleKernel(RBFKernel()) if protocol.parametrisation is Parametrisation.SOFTPLUS else None,
+            base_kernel=softplus_rbf_kernel() if protocol.parametrisation is Parametrisation.SOFTPLUS else None,
             weight_decay=0.0 if run.method is Method.GDKL else protocol.weight_decay,
             momentum=protocol.momentum,
             seed=run.seeds[0],
