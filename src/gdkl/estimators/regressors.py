@@ -16,21 +16,17 @@ from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
 from gdkl.guide import GuideKernel, as_kernel_function, ask_contexts, fit_batch_guide, fit_guide, subset_size
 from gdkl.methods import (
-    DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
-    DEFAULT_SPLIT_POOL,
     DEFAULT_STEPS,
     FittedModel,
     TrainingData,
+    fast_options,
+    fit_calibrated_gdkl,
     fit_dkl,
-    fit_gdkl,
     fit_gp,
     fit_nngp,
     fit_sparse_dkl,
     fit_sparse_gdkl,
-    guided_noise_start,
-    spare_rows,
-    with_held_out_noise,
 )
 from gdkl.numerics import OptionError, resolve_device, resolve_dtype
 from gdkl.training import ArrayBatches, Batch, BatchSource, Callback, Schedule, StepReport, TensorBatches
@@ -159,15 +155,11 @@ class GDKLRegressor(DeepKernelRegressor):
         return _SCHEDULES[self.schedule](int(self.n_iter), self.learning_rate)
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        kept, held_out = spare_rows(data, seed)
-        guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), kept.rows, kept.targets)
-        options = replace(self._options(seed, callbacks), noise_start=guided_noise_start(guide))
+        options = self._options(seed, callbacks)
         if self.schedule == "fast":
-            options = replace(options, kernel_rate=DEFAULT_KERNEL_RATE, split_pool=DEFAULT_SPLIT_POOL)
-        model = fit_gdkl(kept.repeat(self.n_members), guide, options, beta=self.beta)
-        if held_out is None:
-            return model
-        return with_held_out_noise(model, data.repeat(self.n_members), held_out)
+            options = fast_options(options, int(self.n_iter), self.learning_rate)
+        kernel = as_kernel_function(guide_kernel(self.guide))
+        return fit_calibrated_gdkl(data, kernel, options, beta=self.beta, times=int(self.n_members))
 
     def _fit_sparse(
         self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]

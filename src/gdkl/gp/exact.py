@@ -106,6 +106,15 @@ class ExactPosterior:
         covariance = prior - whitened.mT @ whitened
         return mean, 0.5 * (covariance + covariance.mT)
 
+    @torch.no_grad()
+    def left_out_variances(self) -> Tensor:
+        """Latent variance at each training row given all others, ``(members, outputs, n)``.
+
+        With C = K + σ²I a target that is left out has the variance 1 / diag(C⁻¹), its noise included.
+        """
+        with_noise = torch.cholesky_inverse(self.factor).diagonal(dim1=-2, dim2=-1).reciprocal()
+        return floor_variance(with_noise - self.noise.unsqueeze(-1), with_noise)
+
     def _project(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """K(new, train) and L⁻¹K(train, new)."""
         cross = self.kernel.cross(features.unsqueeze(-3), self.features.unsqueeze(-3))
