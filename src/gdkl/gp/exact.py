@@ -108,12 +108,11 @@ class ExactPosterior:
 
     @torch.no_grad()
     def left_out_variances(self) -> Tensor:
-        """Latent variance at each training row given all others, ``(members, outputs, n)``.
+        """Variance of each training target given all others, ``(members, outputs, n)``.
 
-        With C = K + σ²I a target that is left out has the variance 1 / diag(C⁻¹), its noise included.
+        With C = K + σ²I it is 1 / diag(C⁻¹), the noise of conditioning included.
         """
-        with_noise = torch.cholesky_inverse(self.factor).diagonal(dim1=-2, dim2=-1).reciprocal()
-        return floor_variance(with_noise - self.noise.unsqueeze(-1), with_noise)
+        return torch.cholesky_inverse(self.factor).diagonal(dim1=-2, dim2=-1).reciprocal()
 
     def _project(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """K(new, train) and L⁻¹K(train, new)."""

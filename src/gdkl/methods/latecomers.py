@@ -97,7 +97,8 @@ class Latecomers:
         if self._errors is not None:
             # The floor keeps two that are right up to rounding from being compared.
             ratio = (self._errors + NOISE_FLOOR) / (squares[..., self.index].mean(dim=-1) + NOISE_FLOOR)
-        noise = error * ratio ** (m / (m + _DOUBT_ROWS)) - posterior.left_out_variances().mean(dim=-1)
+        latent = posterior.left_out_variances().mean(dim=-1) - posterior.noise
+        noise = error * ratio ** (m / (m + _DOUBT_ROWS)) - latent
         # Strictly above the floor, which a noise cannot be at.
         noise = noise.clamp_min(1.0001 * NOISE_FLOOR)
         return torch.where(ratio < 1, noise, torch.maximum(noise, posterior.noise))
