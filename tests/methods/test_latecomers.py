@@ -14,7 +14,8 @@ from gdkl.infinite import mlp
 from gdkl.methods import DeepKernelOptions, TrainingData, fit_calibrated_gdkl, fit_gdkl
 from gdkl.methods import gdkl as gdkl_method
 from gdkl.methods.latecomers import Latecomers
-from gdkl.training import Callback, Schedule, SplitSampler
+from gdkl.numerics import OptionError
+from gdkl.training import Callback, Checkpoint, Schedule, SplitSampler
 
 
 def _data(n, members=1, outputs=1):
@@ -117,6 +118,13 @@ def test_training_that_ends_early_meets_the_latecomers_all_the_same():
     model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), options)
     assert model.outcome.steps == 2
     assert float(model.noise) > 0.05
+
+
+def test_a_checkpoint_is_refused(tmp_path):
+    data = _data(40)
+    options = DeepKernelOptions(Schedule(2), checkpoint=Checkpoint(tmp_path / "state", run="r"))
+    with pytest.raises(OptionError, match="latecomers"):
+        fit_gdkl(data, _guide(data), options, latecomers=Latecomers.draw(data, seed=0))
 
 
 @pytest.mark.parametrize("n", [2, 5, 9])

@@ -20,7 +20,15 @@ from gdkl.methods.fitted import FittedModel
 from gdkl.methods.guided_step import guided_step, is_halved
 from gdkl.methods.latecomers import Latecomers
 from gdkl.nets import MLP
-from gdkl.numerics import DEFAULT_BUDGET, halves_pay, one_blas_thread, rows_per_chunk, shared_by_threads, threads_for
+from gdkl.numerics import (
+    DEFAULT_BUDGET,
+    OptionError,
+    halves_pay,
+    one_blas_thread,
+    rows_per_chunk,
+    shared_by_threads,
+    threads_for,
+)
 from gdkl.objectives import ObjectiveValue, distillation, guided, predictive
 from gdkl.training import SplitSampler
 
@@ -82,6 +90,10 @@ def fit_gdkl(
         objective: What is minimised over the splits.
         latecomers: Rows that join half-way, and what they are to remember; such a run cannot be resumed.
     """
+    if latecomers is not None and options.checkpoint is not None:
+        raise OptionError(
+            "a fit with latecomers keeps no checkpoint: what they have seen of the student would be lost."
+        )
     with use_of_threads(data, options, objective) as spare:
 
         def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
