@@ -28,7 +28,15 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("demo",), ("reproduce",), ("datasets",), ("datasets", "list"), ("datasets", "fetch")],
+    [
+        (),
+        ("demo",),
+        ("reproduce",),
+        *(("reproduce", name) for name in ("uci", "fewshot", "classes", "large", "cifar")),
+        ("datasets",),
+        ("datasets", "list"),
+        ("datasets", "fetch"),
+    ],
     ids=" ".join,
 )
 @pytest.mark.parametrize("option", ["--help", "-h"])
@@ -39,7 +47,7 @@ def test_every_command_has_help_with_an_example(arguments: tuple[str, ...], opti
     assert f"gdkl {' '.join(arguments)}".strip() in " ".join(result.stdout.split())
 
 
-@pytest.mark.parametrize("arguments", [(), ("datasets",)], ids=["gdkl", "gdkl datasets"])
+@pytest.mark.parametrize("arguments", [(), ("datasets",), ("reproduce",)], ids=["gdkl", "datasets", "reproduce"])
 def test_a_command_without_its_part_shows_its_help(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
     assert result.exit_code == 0

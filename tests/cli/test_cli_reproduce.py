@@ -68,10 +68,40 @@ def test_a_wrong_option_is_one_line(tmp_path, words, message):
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_an_unknown_experiment_is_one_line(tmp_path):
-    done = CliRunner().invoke(app, ["reproduce", "moon", "--output", str(tmp_path)])
-    assert done.exit_code == 2
-    assert "experiment 'moon' is not known" in done.stderr
+def test_results_of_more_splits_serve_a_command_that_asks_for_fewer(tmp_path):
+    _run(tmp_path, "--methods", "nngp,gdkl", "--seeds", "3")
+    path = tmp_path / "uci" / "boston-gdkl.json"
+    before = path.read_text()
+    fewer = _run(tmp_path, "--methods", "nngp,gdkl", "--seeds", "1")
+    assert fewer.exit_code == 0, fewer.output
+    assert f"boston gdkl: kept from {path}, the first 1 of its 3 splits" in fewer.stderr
+    assert path.read_text() == before
+    # The figures are those of the split that was asked for; the time is that of all three, which trained as one.
+    [row] = [line for line in fewer.stdout.splitlines() if " gdkl " in line]
+    assert f" {json.loads(before)['splits'][0]['test']['log_likelihood']:.2f} ± 0.00 " in row
+    assert " for 3 " in row
+    assert "over 1 splits" in fewer.stdout
+
+
+def test_a_command_that_asks_for_more_splits_makes_them(tmp_path):
+    _run(tmp_path, "--methods", "nngp", "--seeds", "1")
+    more = _run(tmp_path, "--methods", "nngp", "--seeds", "3")
+    assert "kept" not in more.stderr
+    assert "renamed" not in more.stderr
+    result = json.loads((tmp_path / "uci" / "boston-nngp.json").read_text())
+    assert [split["seed"] for split in result["splits"]] == [0, 1, 2]
+    assert result["protocol"]["seeds"] == 3
+
+
+def test_a_trial_of_fewer_splits_puts_the_whole_result_aside(tmp_path):
+    _run(tmp_path, "--methods", "gdkl")
+    whole = (tmp_path / "uci" / "boston-gdkl.json").read_text()
+    for steps in ("3", "2"):
+        trial = _run(tmp_path, "--methods", "gdkl", "--seeds", "1", "--gdkl-steps", steps)
+        assert trial.exit_code == 0, trial.output
+        assert ("renamed to boston-gdkl.2-splits.json" in trial.stderr) == (steps == "3")
+    assert (tmp_path / "uci" / "boston-gdkl.2-splits.json").read_text() == whole
+    assert json.loads((tmp_path / "uci" / "boston-gdkl.json").read_text())["protocol"]["gdkl_iterations"] == 2
 
 
 @pytest.mark.usefixtures("ctrl_c")

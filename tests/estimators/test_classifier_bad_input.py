@@ -10,6 +10,7 @@ import torch
 from classifier_cases import MAKERS, images, table
 from sklearn.exceptions import NotFittedError
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from gdkl import GDKLClassifier, GdklError, NNGPClassifier, infinite
 from gdkl.numerics import DataWarning
@@ -121,8 +122,39 @@ def of_images():
 def test_images_of_another_size_are_refused(of_images):
     with pytest.raises(GdklError, match=r"shape \(2, 8, 7\).*fitted to \(2, 8, 8\).*resize"):
         of_images.predict(IMAGES[..., :7])
-    with pytest.raises(GdklError, match=r"shape \(8, 8, 2\).*channels to the second place"):
+    with pytest.raises(GdklError, match=r"shape \(8, 8, 2\).*fitted to \(2, 8, 8\): move.*np.moveaxis\(X, -1, 1\)"):
         of_images.predict(IMAGES.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 3), (28, 28, 1), (6, 9, 4), (32, 16, 4), (2, 2, 1)])
+@pytest.mark.parametrize("kind", ["array", "tensor", "loader"])
+def test_images_with_their_channels_last_are_refused_with_a_hint(shape, kind):
+    values = np.random.default_rng(0).normal(size=(24, *shape))
+    data = {
+        "array": (values, IMAGE_LABELS),
+        "tensor": (torch.as_tensor(values), IMAGE_LABELS),
+        "loader": (TensorDataset(torch.as_tensor(values), torch.as_tensor(IMAGE_LABELS)),),
+    }[kind]
+    with pytest.raises(
+        GdklError, match=r"\(height, width, channels\).*np.moveaxis\(X, -1, 1\).*permute\(0, 3, 1, 2\)"
+    ) as told:
+        GDKLClassifier(n_iter=2).fit(*data)
+    assert len(str(told.value).splitlines()) == 1
+    # What the hint says serves.
+    small = nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
+    model = GDKLClassifier(n_iter=2, feature_net=lambda channels: small, inference="sparse", n_inducing=3)
+    model.fit(np.moveaxis(values, -1, 1), IMAGE_LABELS)
+    assert model.image_shape_ == (shape[2], *shape[:2])
+    with pytest.raises(GdklError, match=r"fitted to .*np.moveaxis\(X, -1, 1\)"):
+        model.predict(values)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 8, 8), (3, 4, 4), (3, 8, 1), (4, 5, 3), (16, 4, 4), (64, 1, 1), (2, 128, 4), (5, 6, 6)]
+)
+def test_images_with_few_columns_are_not_taken_for_such(shape):
+    values = np.random.default_rng(0).normal(size=(24, *shape))
+    assert NNGPClassifier().fit(values, IMAGE_LABELS).image_shape_ == shape
 
 
 def test_flat_images_are_refused_with_a_hint(of_images):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 
 import numpy as np
@@ -224,6 +225,86 @@ def test_a_list_of_batches_may_hold_lists_tensors_and_arrays():
     assert GDKLClassifier(**FEW).fit([(X, labels)]).predict_proba(X).shape == (90, 2)
 
 
+class Noisy(Dataset):
+    """Alters its rows by each of the random numbers that one uses without a thought."""
+
+    def __init__(self, X, y):
+        self.X, self.y = torch.as_tensor(X), torch.as_tensor(y)
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, index):
+        shift = torch.randn(()) + np.random.normal() + random.gauss(0, 1)  # noqa: NPY002
+        return self.X[index] + 0.01 * shift, self.y[index]
+
+
+def shuffling(kind, X, y):
+    """Loaders that shuffle, or draw otherwise, without a generator of their own."""
+    data = dataset(X, y)
+    if kind == "weighted":
+        return DataLoader(data, batch_size=100, sampler=WeightedRandomSampler(np.ones(len(X)), len(X)))
+    if kind == "subset":
+        return DataLoader(data, batch_size=100, sampler=SubsetRandomSampler(range(len(X))))
+    if kind == "altered":
+        return DataLoader(Noisy(X, y), batch_size=100, shuffle=True)
+    return DataLoader(data, batch_size=100, shuffle=True, num_workers=int(kind == "workers"))
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "weighted", "subset", "altered", "workers"])
+@pytest.mark.parametrize("make", [GDKLRegressor, DKLRegressor, GDKLClassifier])
+def test_a_fit_to_a_loader_that_shuffles_is_repeatable(kind, make):
+    X, y = table(1200)
+    targets = (y > 0).astype(int) if make is GDKLClassifier else y
+    loader = shuffling(kind, X, targets)
+    found = []
+    # The first two go on with the same loader, the third has one of its own: none may tell.
+    for given in (loader, loader, shuffling(kind, X, targets)):
+        # As if the user had drawn any number of random numbers before.
+        torch.manual_seed(len(found))
+        np.random.seed(len(found))  # noqa: NPY002
+        random.seed(len(found))
+        model = make(**{**FEW, "n_iter": 15}).fit(given)
+        found.append(model.predict_proba(X) if make is GDKLClassifier else model.predict(X))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    other = make(**{**FEW, "n_iter": 15, "random_state": 1}).fit(loader)
+    assert not np.array_equal(found[0], other.predict_proba(X) if make is GDKLClassifier else other.predict(X))
+
+
+def test_every_pass_has_an_order_of_its_own_and_the_users_random_numbers_are_left_alone():
+    X, y = table(1200)
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    # The second normal number of two is waiting.
+    np.random.normal()  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    loader = shuffling("altered", X, y)
+    stream = RegressionLoader.read(loader, 3, hold_out=True)
+    first, second = ([pair[1] for pair in stream.loader] for _ in range(2))
+    assert not torch.equal(first[0], second[0])
+    assert torch.equal(torch.cat(first).sort().values, torch.cat(second).sort().values)
+    assert torch.equal(before[0], torch.get_rng_state())
+    np.testing.assert_equal(before[1], np.random.get_state())  # noqa: NPY002
+    assert before[2] == random.getstate()
+    # A pass that is broken off leaves them alone too.
+    running = iter(stream.loader)
+    next(running)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert loader.sampler.generator is None
+    assert loader.generator is None
+
+
+def test_the_same_rows_are_kept_whatever_the_order():
+    X, y = table()
+    kept = []
+    for seed in (1, 2):
+        generator = torch.Generator().manual_seed(seed)
+        loader = DataLoader(dataset(X, y), batch_size=100, shuffle=True, generator=generator)
+        kept.append(set(batches_of(loader)[2].targets[0].tolist()))
+    assert kept[0] == kept[1]
+
+
 class OneWay(IterableDataset):
     def __init__(self, batches):
         self.batches = iter(batches)
@@ -253,6 +334,16 @@ class Texts(Dataset):
         return torch.randn(3), "abc"[index % 3]
 
 
+class Again:
+    """Can be gone through again and again, and nothing else."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
 X, Y = table(40)
 
 BAD = {
@@ -274,8 +365,23 @@ BAD = {
     "words as rows": ([([["a", "b"]], [1.0])], "x of shape"),
     "one y": ([(X, Y[0])], r"y of shape \(\): one y a row"),
     "one y too few": ([(X, Y), (X, Y[1:])], "batch 1 .* one y a row"),
-    "not a pair": ([(X, Y), X], "must yield pairs"),
-    "three parts": (DataLoader(TensorDataset(*[torch.zeros(9, 2)] * 3)), "got 3 parts"),
+    "not a pair": ([(X, Y), X], r"batch 1 of the loader is ndarray: it must be a pair \(x, y\)"),
+    "three parts": (DataLoader(TensorDataset(*[torch.zeros(9, 2)] * 3)), r"has 3 parts: it must be a pair \(x, y\)"),
+    "dicts from a Dataset": (
+        DataLoader([{"x": row, "y": target} for row, target in zip(X, Y, strict=True)]),
+        r"batch 0 of the loader is a dict of 'x', 'y': it must be a pair \(x, y\)",
+    ),
+    "triples": ([(X, Y, Y)] * 2, r"batches of 3 parts: a batch is a pair \(x, y\).*\[\(x, y\) for x, y, \*_ in X\]"),
+    "triples of tensors": ([[torch.as_tensor(X)] * 3], r"batches of 3 parts: a batch is a pair \(x, y\)"),
+    "triples of lists": ([(X.tolist(), Y.tolist(), Y.tolist())], "batches of 3 parts"),
+    "rows alone in a tuple": ([(X,), (X,)], r"batches of 1 part: a batch is a pair \(x, y\)"),
+    "dicts": ([{"x": X, "y": Y}], r"list of dicts: a batch is a pair \(x, y\).*batch\['x'\]"),
+    "dicts of numbers": ([{"a": 1.0, "b": 2.0}] * 9, r"pd.DataFrame\(X\)"),
+    "rows alone": ([X, X], r"without targets: a batch is a pair \(x, y\).*zip"),
+    "one pair": ((X, Y), r"X is one pair \(x, y\): call fit\(x, y\)"),
+    "rows in 3-D": ([(X[None], Y)], r"list of pairs with 3-D x: a batch is a pair \(x, y\)"),
+    "one class of its own": (Again([(X, Y)]), "X is Again, which is no table: pass a list of batches"),
+    "a zip": (zip([X], [Y], strict=True), r"a zip, which can be gone through only once: pass list\(X\)"),
     "missing": ([(X, np.where(Y > 0, np.nan, Y))], "batch 0 .* NaN or infinite .* in y"),
     "uneven rows": (Uneven(), "rows or targets of different shapes"),
     "uneven rows, loader": (DataLoader(Uneven(), batch_size=4), "rows or targets of different shapes"),
@@ -291,7 +397,10 @@ BAD = {
     "images": ([(np.zeros((9, 1, 5, 5)), np.arange(9.0))], "a regressor takes rows"),
     "rows one by one": (list(zip(X, Y, strict=True)), r"list of pairs .* DataLoader"),
     "an empty list": ([], "X is empty"),
-    "a generator": (iter([(X, Y)]), "give rows as an array"),
+    "a generator": (
+        ((X, Y) for _ in range(3)),
+        r"a generator, which can be gone through only once: pass list\(X\), .*a batch is a pair \(x, y\)",
+    ),
 }
 
 
@@ -314,9 +423,29 @@ def test_targets_beside_a_list_of_batches_and_ragged_tables():
         GDKLRegressor(**FEW).fit([[1.0, 2.0], [3.0, 4.0]])
 
 
+def test_targets_beside_malformed_batches_change_nothing():
+    for data, match in (
+        ([(X, Y, Y)], "batches of 3 parts"),
+        ([{"x": X, "y": Y}], "list of dicts: a batch is a pair"),
+        (((X, Y) for _ in range(2)), "give rows as an array"),
+    ):
+        with pytest.raises(DataError, match=match):
+            GDKLRegressor(**FEW).fit(data, Y)
+    # Tables are not taken for batches, with targets or without.
+    for rows in (X.tolist(), [tuple(row) for row in X], list(X), tuple(X)):
+        np.testing.assert_array_equal(
+            GDKLRegressor(**FEW).fit(rows, Y).predict(X), GDKLRegressor(**FEW).fit(X, Y).predict(X)
+        )
+        with pytest.raises(DataError, match="requires y"):
+            GDKLRegressor(**FEW).fit(rows)
+
+
 def test_a_classifier_refuses_what_it_cannot_read():
     labels = (Y > 0).astype(int)
     for data, match in (
+        ([(X, labels, labels)], r"batches of 3 parts: a batch is a pair \(x, y\)"),
+        (((X, labels) for _ in range(3)), "can be gone through only once"),
+        ([{"x": X, "y": labels}], r"list of dicts: a batch is a pair \(x, y\)"),
         ([(X, labels), (X[:, :2], labels)], "batch 1 .* rows of shape"),
         ([(X, np.array(["a"] * 40)), (X, labels)], "labels of type"),
         ([(X, np.array(["a", "b"] * 20))], "labels of type <U1: give whole numbers"),

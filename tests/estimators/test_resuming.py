@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from long_fit import fit, table
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 import gdkl
 from gdkl import DKLClassifier, DKLRegressor, GDKLClassifier, GDKLRegressor, infinite
@@ -21,6 +22,7 @@ from gdkl.estimators import resuming
 from gdkl.estimators.resuming import describe
 from gdkl.nets import MLP
 from gdkl.numerics import DataError, OptionError
+from gdkl.training import CheckpointWarning
 
 FEW = {"n_iter": 30, "inference": "sparse", "n_inducing": 8, "batch_size": 50, "random_state": 0}
 
@@ -86,6 +88,11 @@ KINDS = {
         GDKLRegressor,
         lambda: (DataLoader(dataset(), batch_size=50, shuffle=True, generator=torch.Generator().manual_seed(1)),),
     ),
+    "loader without a generator": (GDKLRegressor, lambda: (DataLoader(dataset(), batch_size=50, shuffle=True),)),
+    "shuffled classes": (
+        GDKLClassifier,
+        lambda: (DataLoader(TensorDataset(*map(torch.as_tensor, (X, LABELS))), batch_size=50, shuffle=True),),
+    ),
     "classes": (GDKLClassifier, lambda: (X, LABELS)),
     "dkl classes": (DKLClassifier, lambda: (X, LABELS)),
     "loader of classes": (GDKLClassifier, lambda: (TensorDataset(torch.as_tensor(X), torch.as_tensor(LABELS)),)),
@@ -95,7 +102,9 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_is_gone_on_with(kind, tmp_path):
     make, data = KINDS[kind]
-    options = {**FEW, "batch_size": None} if kind in ("list", "loader") else FEW
+    options = {**FEW, "batch_size": None} if kind == "list" else FEW
+    # A new process has random numbers of its own.
+    torch.seed()
     with pytest.raises(KilledError):
         make(**options, checkpoint_dir=tmp_path, callbacks=[kill_at(20)]).fit(*data())
     assert len(list(tmp_path.iterdir())) == 2
@@ -155,6 +164,53 @@ def test_other_data_or_settings_start_anew_and_leave_it_alone(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
     # What does not change the result does not stand in the way.
     assert first_step(tmp_path, (X, Y), verbose=1) == 21
+
+
+class Foreign(Sampler):
+    """An order that no seed of ours reaches."""
+
+    def __init__(self, order):
+        self.order = order
+
+    def __iter__(self):
+        return iter(self.order)
+
+    def __len__(self):
+        return len(self.order)
+
+
+def in_order(order, batch_size=50):
+    return DataLoader(dataset(), batch_size=batch_size, sampler=Foreign(order))
+
+
+def broken_off(tmp_path, data):
+    with pytest.raises(KilledError):
+        GDKLRegressor(**{**FEW, "batch_size": None}, checkpoint_dir=tmp_path, callbacks=[kill_at(20)]).fit(data)
+    return sorted(file.name for file in tmp_path.iterdir())
+
+
+def test_the_same_rows_in_another_order_are_gone_on_with_and_told_of(tmp_path):
+    one, other = (np.random.default_rng(seed).permutation(1200).tolist() for seed in (0, 1))
+    broken_off(tmp_path, in_order(one))
+    with pytest.warns(CheckpointWarning, match=r"in another order .*00000020.checkpoint.* goes on .*same seed") as told:
+        assert first_step(tmp_path, (in_order(other),), batch_size=None) == 21
+    assert told[0].filename == __file__
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_batches_start_anew_and_are_told_of(tmp_path):
+    order = list(range(1200))
+    kept = broken_off(tmp_path, in_order(order))
+    for data in (in_order(order[:1100]), in_order([*order, 7]), in_order(order, batch_size=60)):
+        with pytest.warns(CheckpointWarning, match=r"does not yield the batches .*00000020.checkpoint.* starts anew"):
+            assert first_step(tmp_path, (data,), batch_size=None) == 1
+        assert sorted(file.name for file in tmp_path.iterdir()) == kept
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CheckpointWarning)
+        # Other options, and arrays, are other fits: nothing was promised for them.
+        assert first_step(tmp_path, (in_order(order),), batch_size=None, beta=0.5) == 1
+        assert first_step(tmp_path, (X, Y), batch_size=None) == 1
+        assert first_step(tmp_path, (in_order(order),), batch_size=None) == 21
 
 
 @pytest.mark.usefixtures("ctrl_c")

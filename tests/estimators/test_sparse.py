@@ -145,7 +145,7 @@ def test_a_loader_of_wrong_shapes_is_refused():
     def loader(*tensors, size=20):
         return DataLoader(TensorDataset(*tensors), batch_size=size)
 
-    with pytest.raises(DataError, match=r"pairs \(x, y\); got 1 parts"):
+    with pytest.raises(DataError, match=r"has 1 part: it must be a pair \(x, y\)"):
         model.fit(loader(X))
     with pytest.raises(DataError, match=r"x of shape \(20, 2, 2\)"):
         model.fit(loader(X.reshape(100, 2, 2), y))

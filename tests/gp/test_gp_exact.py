@@ -287,6 +287,9 @@ def test_take_picks_each_members_own_rows():
     assert torch.equal(take_targets(targets, index)[0], targets[0][:, [3, 1]])
     several = torch.stack([index, index.flip(0)])
     assert torch.equal(take_targets(targets, several)[1, 0], targets[0][:, [0, 4]])
+    # One set of targets, an index of its own for each member.
+    shared = take_targets(targets[:1], index)
+    assert torch.equal(shared[1], targets[0][:, index[1]])
 
 
 def test_noise_starts_where_told_and_never_falls_below_its_floor():

@@ -12,12 +12,10 @@ from gdkl import infinite
 from gdkl.gp import ClassLikelihood, Split
 from gdkl.guide import (
     STUDENT_MULTIPLE,
-    MirroredKernel,
     as_kernel_function,
     fit_class_guide,
     image_guides,
     image_kernel_function,
-    mirror_images,
     search_guides,
     table_guides,
     takes_images,
@@ -205,18 +203,3 @@ def test_members_may_have_splits_of_their_own():
     shared = guide.posterior(splits)
     alone = guide.posterior(Split(splits.observed[:, 1:2], splits.held_out[:, 1:2]))
     torch.testing.assert_close(shared.mean[:, 1], alone.mean[:, 0])
-
-
-def test_a_mirrored_kernel_does_not_know_left_from_right():
-    shape = (2, 3, 4)
-    rows = torch.randn(70, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    kernel = MirroredKernel(as_kernel_function(infinite.mlp()), shape)
-    K = kernel.gram(rows)
-    assert torch.equal(K, K.mT)
-    assert float(torch.linalg.eigvalsh(K).min()) > 0
-    turned = mirror_images(rows, shape)
-    torch.testing.assert_close(kernel.gram(turned), K)
-    torch.testing.assert_close(kernel.cross(turned, rows), K)
-    torch.testing.assert_close(kernel.cross(rows, turned), K)
-    torch.testing.assert_close(kernel.diagonal(rows), K.diagonal())
-    torch.testing.assert_close(mirror_images(turned, shape), rows)

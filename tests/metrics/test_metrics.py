@@ -70,6 +70,47 @@ def test_summary_holds_every_score():
     assert found["interval_width"] == metrics.interval_width(p)
 
 
+def _several():
+    """Three targets, one a thousand times as large as the others, from two members."""
+    rng, unit = np.random.default_rng(1), np.array([1.0, 1000.0, 1.0])
+    means, variances = rng.normal(size=(2, 30, 3)) * unit, rng.uniform(0.2, 3, size=(2, 30, 3)) * unit**2
+    return Predictive(means, variances, variances / 2), rng.normal(size=(30, 3)) * unit
+
+
+def test_summary_of_several_targets_scores_each_in_its_own_unit():
+    p, y = _several()
+    found = metrics.summary(p, y, names=["length", "weight", "age"])
+    for k, name in enumerate(["length", "weight", "age"]):
+        one = Predictive(p.component_means[..., k], p.component_variances[..., k], p.component_latent_variances[..., k])
+        alone = metrics.summary(one, y[:, k])
+        assert {score: found[f"{score}[{name}]"] for score in alone} == alone
+        assert found[f"rmse[{name}]"] == pytest.approx(np.sqrt(((p.mean[:, k] - y[:, k]) ** 2).mean()))
+    assert found["rmse[weight]"] > 100 * found["rmse[age]"]
+    # Without units the average is that of the targets'.
+    for score in ("log_likelihood", "coverage"):
+        assert found[score] == pytest.approx(
+            np.mean([found[f"{score}[{name}]"] for name in ("length", "weight", "age")])
+        )
+    numbered = metrics.summary(p, y)
+    assert numbered["mae[1]"] == found["mae[weight]"]
+    assert len(numbered) == 6 * 4
+    # A list of rows serves as well as an array.
+    assert metrics.summary(p, y.tolist()) == numbered
+
+
+def test_summary_of_one_target_is_as_it_was():
+    p, y = _several()
+    column = Predictive(*(part[..., :1] for part in (p.component_means, p.component_variances, p.component_variances)))
+    assert (
+        set(metrics.summary(column, y[:, :1]))
+        == set(metrics.summary(_mixture(), Y))
+        == {"log_likelihood", "rmse", "mae", "crps", "coverage", "interval_width"}
+    )
+    for names in (["a", "b"], ["a", "a", "b"], ["a", "b", "c", "d"]):
+        with pytest.raises(GdklError, match="does not fit 3 targets: give one each"):
+            metrics.summary(p, y, names=names)
+
+
 def test_bad_targets_are_refused():
     with pytest.raises(GdklError, match="shape"):
         metrics.rmse(_gaussian(), Y[:-1])

@@ -211,7 +211,7 @@ class TestRuns:
         [result] = fewshot.complete(run, tmp_path, data_dir=None, device=CPU)
         assert result["scored"] == "validation"
         names = [path.name for path in (tmp_path / "validation-3").glob("*.json")]
-        assert names == [f"n12-gdkl-dense-scale64-beta3-softplus-{SMALL.gdkl_iterations}-random-seed0.json"]
+        assert names == [f"n12-gdkl-dense-scale64-beta3-softplus-{SMALL.gdkl_iterations}-random-both-seed0.json"]
         task = fewshot_data.load_task(12, 3, validation=True)
         rows = {image.tobytes() for image in task.train_images}
         assert not rows & {image.tobytes() for image in task.test_images}
@@ -230,12 +230,11 @@ class TestRuns:
         curve = result["guide_fit"]["curve"]
         assert result["guide_fit"]["student_scale"] == float(max(curve, key=curve.get))
 
-    @pytest.mark.parametrize("option", ["mirror", "both_ways"])
-    def test_an_option_of_training_is_in_the_result(self, small, tmp_path, option):
-        runs = [fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, **{option: on})) for on in (False, True)]
+    def test_which_halves_are_held_out_is_in_the_result(self, small, tmp_path):
+        runs = [fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, replace(SMALL, both_ways=on)) for on in (False, True)]
         plain, changed = (fewshot.complete(run, tmp_path, data_dir=None, device=CPU)[0] for run in runs)
-        assert option not in plain["protocol"]
-        assert changed["protocol"][option] is True
+        assert "both_ways" not in plain["protocol"]
+        assert changed["protocol"]["both_ways"] is True
         assert changed["splits"] != plain["splits"]
         # The file is the second run's now.
         assert [run.finished(tmp_path) is None for run in runs] == [True, False]
@@ -286,7 +285,7 @@ class TestCommand:
         ("words", "message"),
         [
             (["--methods", "gp_rbf"], "unknown method gp_rbf: use gdkl, dkl, nngp, nn"),
-            (["--guide", "oracle"], "unknown guide oracle: use dense"),
+            (["--guide", "oracle"], "'oracle' is not one of 'dense'"),
             (["--sizes", "many"], "sizes='many'"),
             (["--draw", "mine"], "draw='mine'"),
             (["--draw", "paper"], "the paper has no subset of 9 images"),

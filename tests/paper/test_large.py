@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gdkl import datasets
 from gdkl.cli.app import app
-from gdkl.numerics import OptionError
+from gdkl.numerics import DataWarning, OptionError
 from gdkl.paper import large, large_table
 
 CPU = torch.device("cpu")
@@ -46,10 +46,15 @@ def test_a_file_goes_on_after_the_splits_it_has(made, tmp_path):
     first = run(replace(TINY, seeds=1))
     both = run(TINY)
     assert both["splits"][0] == first["splits"][0]
-    assert len(told) == 2
+    assert told[1] == f"power linear: 1 of 2 splits kept from {path}"
+    assert len(told) == 3
     assert run(replace(TINY, seeds=1))["splits"] == first["splits"]
-    run(replace(TINY, epochs=3))
-    assert len(told) == 4
+    assert told[3:] == [f"power linear: kept from {path}, the first 1 of its 2 splits"]
+    assert json.loads(path.read_text()) == both
+    with pytest.warns(DataWarning, match=r"had 2 splits, .* renamed to power\.2-splits\.json"):
+        other = run(replace(TINY, epochs=3))
+    assert json.loads(path.read_text()) == other
+    assert json.loads((tmp_path / "power.2-splits.json").read_text()) == both
 
 
 def test_wrong_settings_are_refused(made, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from gdkl import GdklError, GDKLRegressor, GPRegressor, NNGPRegressor, datasets, metrics
 from gdkl.estimators.common import draw_seed
+from gdkl.numerics import DataWarning
 from gdkl.paper import published, read_result, uci, uci_table, write_result
 
 CPU = torch.device("cpu")
@@ -114,6 +116,26 @@ def test_results_survive_a_file_and_stand_beside_the_paper(small, tmp_path):
     assert "3.19 ± 0.70" in text
     mean = np.mean([split["test"]["log_likelihood"] for split in result["splits"]])
     assert f"{mean:.2f} ±" in text
+
+
+def test_a_result_of_more_splits_is_never_replaced(tmp_path):
+    path = tmp_path / "a.json"
+    large, small, same = ({"name": name, "splits": [{}] * n} for name, n in (("large", 2), ("small", 1), ("same", 1)))
+    write_result(path, large)
+    for target in ("a.2-splits.json", "a.2-splits-2.json"):
+        with pytest.warns(DataWarning, match=f"had 2 splits, more than the 1 .* renamed to {target}"):
+            write_result(path, small)
+        assert (read_result(tmp_path / target), read_result(path)) == (large, small)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            write_result(path, same)
+            assert read_result(path) == same
+            write_result(path, large)
+    assert len(list(tmp_path.iterdir())) == 3
+    # What is no result has no splits to lose.
+    path.write_text("{broken")
+    write_result(path, small)
+    assert read_result(path) == small
 
 
 def test_other_files_are_no_results(tmp_path):

@@ -117,3 +117,75 @@ def test_the_command_keeps_what_is_there(tmp_path):
     wrong = CliRunner().invoke(app, [*words[:3], "boston"])
     assert wrong.exit_code == 2
     assert "unknown dataset boston: use digits" in wrong.stderr
+
+
+class TestNumbersOfSplits:
+    """What a file has is not made again, and not lost."""
+
+    def run(self, folder, seeds, *more, methods="nngp"):
+        words = ["reproduce", "classes", "--datasets", "wine", "--methods", methods, "--seeds", str(seeds)]
+        done = CliRunner().invoke(app, [*words, "--device", "cpu", "--output", str(folder), *more])
+        assert done.exit_code == 0, done.output
+        return done
+
+    def read(self, folder, method="nngp"):
+        return json.loads((folder / "classification" / f"wine-20-{method}.json").read_text())
+
+    def test_more_splits_serve_a_command_that_asks_for_fewer(self, tmp_path):
+        self.run(tmp_path, 3)
+        before = self.read(tmp_path)
+        fewer = self.run(tmp_path, 1)
+        assert fewer.stderr.count("the first 1 of its 3 splits") == 2
+        assert self.read(tmp_path) == before
+        assert f"{before['splits'][0]['test']['nll']:.3f} ± nan" in fewer.stdout
+        assert "over 1 splits" in fewer.stdout
+
+    def test_a_command_that_asks_for_more_goes_on(self, tmp_path, monkeypatch):
+        whole = self.run(tmp_path / "whole", 3)
+        assert "are there" not in whole.stderr
+        self.run(tmp_path, 1)
+        first = self.read(tmp_path)["splits"]
+        asked = []
+        fit = classes.run_fitted
+        monkeypatch.setattr(
+            classes, "run_fitted", lambda *words, **more: asked.append(more["first_seed"]) or fit(*words, **more)
+        )
+        more = self.run(tmp_path, 3)
+        assert asked == [1, 1]
+        assert more.stderr.count("3 splits on cpu, 1 of them are there") == 2
+        result = self.read(tmp_path)
+        assert result["splits"][:1] == first
+        assert [split["test"] for split in result["splits"]] == [
+            split["test"] for split in self.read(tmp_path / "whole")["splits"]
+        ]
+        assert result["protocol"]["seeds"] == 3
+
+    def test_gdkl_and_its_student_go_on_from_where_both_are(self, tmp_path):
+        steps = ("--gdkl-steps", "2")
+        self.run(tmp_path, 2, *steps, methods="gdkl")
+        self.run(tmp_path, 1, *steps, methods="gdkl_student")
+        both = self.run(tmp_path, 3, *steps, methods="gdkl,gdkl_student")
+        assert both.stderr.count("1 of them are there") == 2
+        for method in ("gdkl", "gdkl_student"):
+            result = self.read(tmp_path, method)
+            assert result["method"] == method
+            assert [split["seed"] for split in result["splits"]] == [0, 1, 2]
+
+    def test_splits_of_other_versions_are_not_mixed(self, tmp_path):
+        self.run(tmp_path, 1)
+        path = tmp_path / "classification" / "wine-20-nngp.json"
+        old = self.read(tmp_path)
+        old["versions"]["torch"] = "1.0"
+        old["splits"][0]["test"]["nll"] = 7.0
+        path.write_text(json.dumps(old))
+        more = self.run(tmp_path, 2)
+        assert more.stderr.count("are there") == 1
+        assert all(split["test"]["nll"] < 1 for split in self.read(tmp_path)["splits"])
+
+    def test_a_trial_of_fewer_splits_puts_the_whole_result_aside(self, tmp_path):
+        self.run(tmp_path, 2, "--dkl-steps", "3", methods="dkl")
+        whole = self.read(tmp_path, "dkl")
+        trial = self.run(tmp_path, 1, "--dkl-steps", "2", methods="dkl")
+        assert "renamed to wine-20-dkl.2-splits.json" in trial.stderr
+        assert json.loads((tmp_path / "classification" / "wine-20-dkl.2-splits.json").read_text()) == whole
+        assert len(self.read(tmp_path, "dkl")["splits"]) == 1

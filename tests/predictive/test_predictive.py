@@ -98,3 +98,20 @@ def test_some_of_the_points():
 
 def test_targets_of_one_column_fit_a_flat_prediction():
     np.testing.assert_array_equal(_gaussian().log_prob(MEAN[:, None]), _gaussian().log_prob(MEAN))
+
+
+def test_one_of_several_targets():
+    means = np.random.default_rng(0).normal(size=(2, 4, 3))
+    p = Predictive(means, np.exp(means), np.exp(means) / 2)
+    for k in (0, 2, -1):
+        one = p.output(k)
+        assert one.shape == (4,)
+        np.testing.assert_array_equal(one.mean, p.mean[:, k])
+        np.testing.assert_array_equal(one.latent_variance, p.latent_variance[:, k])
+        np.testing.assert_allclose(one.quantile(0.2), p.quantile(0.2)[:, k])
+    np.testing.assert_array_equal(_mixture().output(0).variance, _mixture().variance)
+    for wrong in (3, -4, 1.0, True):
+        with pytest.raises(GdklError, match=r"not there: the targets have the numbers 0 to 2"):
+            p.output(wrong)
+    with pytest.raises(GdklError, match="0 to 0"):
+        _gaussian().output(1)

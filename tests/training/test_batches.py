@@ -81,7 +81,10 @@ def test_a_loader_of_single_rows_is_refused():
         source.batch(0)
 
 
-@pytest.mark.parametrize(("item", "kind"), [((1, 2, 3), "3 parts"), (np.zeros(2), "ndarray"), ([1], "1 parts")])
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [((1, 2, 3), "has 3 parts"), (np.zeros(2), "is ndarray"), ([1], "has 1 part"), ({"x": 1}, "is a dict of 'x'")],
+)
 def test_a_loader_must_yield_pairs(item, kind):
-    with pytest.raises(DataError, match=rf"pairs \(x, y\); got {kind}"):
-        as_pair(item)
+    with pytest.raises(DataError, match=rf"batch 7 of the loader {kind}: it must be a pair \(x, y\)"):
+        as_pair(item, "batch 7")

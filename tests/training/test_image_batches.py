@@ -64,10 +64,23 @@ def test_a_step_is_the_same_whenever_it_is_asked_for_and_processes_differ():
     assert not set(parts[0].tolist()) & set(parts[1].tolist())
 
 
+def test_normalised_images_come_as_bytes_do():
+    made = source(margin=0)
+    normalised = source(margin=0, flip=False).plain(torch.arange(12)).unflatten(-1, (2, 5, 7))
+    batch = ImageBatches(normalised, torch.arange(12), 6, 3, margin=0).batch(2)
+    assert torch.equal(batch.rows, made.batch(2).rows)
+    assert torch.equal(batch.targets, made.batch(2).targets)
+
+
 @pytest.mark.parametrize(
-    ("given", "labels"),
-    [(images().float(), torch.arange(12)), (images()[0], torch.arange(2)), (images(), torch.arange(5))],
+    ("given", "labels", "options"),
+    [
+        (images().float(), torch.arange(12), {"means": MEANS, "deviations": DEVIATIONS}),
+        (images(), torch.arange(12), {}),
+        (images()[0], torch.arange(2), {"means": MEANS, "deviations": DEVIATIONS}),
+        (images(), torch.arange(5), {"means": MEANS, "deviations": DEVIATIONS}),
+    ],
 )
-def test_wrong_images_are_refused(given, labels):
-    with pytest.raises(DataError, match="images must be uint8"):
-        ImageBatches(given, labels, 4, 0, means=MEANS, deviations=DEVIATIONS)
+def test_wrong_images_are_refused(given, labels, options):
+    with pytest.raises(DataError, match="images must be"):
+        ImageBatches(given, labels, 4, 0, **options)

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from gdkl._version import __version__
-from gdkl.cli import datasets
+from gdkl.cli import datasets, reproduce
 from gdkl.cli.demo import demo
 from gdkl.cli.failures import OneLineGroup
-from gdkl.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="gdkl",
@@ -23,9 +22,7 @@ app = typer.Typer(
 )
 
 app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)
-app.command(epilog="Example:  gdkl reproduce uci --datasets boston,energy --methods gdkl,nngp --data-dir data")(
-    reproduce
-)
+app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(datasets.app, name="datasets")
 
 

@@ -14,8 +14,9 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from gdkl.estimators.batch_lists import is_stream, refuse_malformed_batches
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
-from gdkl.estimators.loaders import RegressionLoader, as_loader, is_stream
+from gdkl.estimators.loaders import RegressionLoader, as_loader
 from gdkl.estimators.resuming import digest
 from gdkl.estimators.scaling import Scaler
 from gdkl.estimators.streams import TableStream, is_long_table, row_parts
@@ -79,8 +80,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
 
         Args:
             X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), DataFrame or nested
-                list of finite numbers; or a torch Dataset or DataLoader that yields pairs of rows and targets, and
-                then no ``y``.
+                list of finite numbers; or a torch Dataset, DataLoader or list of batches that yields pairs of rows and
+                targets, and then no ``y``.
             y: Targets ``(n,)`` or ``(n, n_outputs)``; several outputs are modelled independently.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 
@@ -96,6 +97,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
             if is_stream(X, y):
                 model, scaler = self._fit_loader(X, y, device)
             else:
+                refuse_malformed_batches(X, y)
                 # A long table is checked a part at a time, once it is known that no copy of it is needed.
                 long = is_long_table(X)
                 rows = X if long else check_rows(self, X, reset=True)
@@ -157,7 +159,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         source, held_out = stream.batches(scaler, device, network, algebra)
         self.inference_ = "sparse"
         callbacks = self._callbacks(source.batch_size)
-        with self._resumable(seed, lambda: str(told.fingerprint)) as checkpoints:
+        with self._resumable(seed, lambda: told.fingerprint, told.order) as checkpoints:
             model = self._fit_sparse(source, len(scaler.y_mean), held_out, seed, callbacks)
             if checkpoints is not None:
                 checkpoints.end(model.outcome)

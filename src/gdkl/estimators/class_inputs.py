@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -25,6 +26,11 @@ _PIXEL = 255
 
 #: Float images up to here are taken to lie between 0 and 1.
 _UNIT = 1.5
+
+#: Channels of grey, coloured and transparent images.
+_CHANNELS = (1, 3, 4)
+
+_MOVE_CHANNELS = "move the channels to the second place by np.moveaxis(X, -1, 1), or X.permute(0, 3, 1, 2) of a tensor"
 
 
 @dataclass(frozen=True)
@@ -127,18 +133,10 @@ def read_images(estimator: Any, X: NDArray[Any] | Tensor, *, reset: bool) -> tup
     n, *shape = values.shape
     if n == 0 or 0 in shape:
         raise DataError(f"X has 0 samples: images of shape {values.shape} hold nothing to learn from or predict.")
-    if not reset:
-        expected = getattr(estimator, "image_shape_", None)
-        if expected is None:
-            raise DataError(
-                f"X is 4-D, and this {type(estimator).__name__} was fitted to a table of {estimator.n_features_in_} "
-                "columns: pass rows in 2-D."
-            )
-        if tuple(shape) != tuple(expected):
-            raise DataError(
-                f"X has images of shape {tuple(shape)} (channels, height, width), and this {type(estimator).__name__} "
-                f"was fitted to {tuple(expected)}: resize them, or move the channels to the second place."
-            )
+    if reset:
+        refuse_channels_last(shape)
+    else:
+        _compare_shape(estimator, tuple(shape))
     integers = values.dtype.kind in "iub"
     if integers:
         low, high = int(values.min()), int(values.max())
@@ -158,6 +156,51 @@ def read_images(estimator: Any, X: NDArray[Any] | Tensor, *, reset: bool) -> tup
         if hasattr(estimator, "feature_names_in_"):
             del estimator.feature_names_in_
     return images, integers
+
+
+def _compare_shape(estimator: Any, shape: tuple[int, ...]) -> None:
+    """Refuse new images of another shape than those of ``fit``."""
+    name, expected = type(estimator).__name__, getattr(estimator, "image_shape_", None)
+    if expected is None:
+        raise DataError(
+            f"X is 4-D, and this {name} was fitted to a table of {estimator.n_features_in_} columns: pass rows in 2-D."
+        )
+    if shape != tuple(expected):
+        remedy = _MOVE_CHANNELS if (shape[2], *shape[:2]) == tuple(expected) else "resize them"
+        raise DataError(
+            f"X has images of shape {shape} (channels, height, width), and this {name} was fitted to "
+            f"{tuple(expected)}: {remedy}."
+        )
+
+
+def refuse_channels_last(shape: Sequence[int]) -> None:
+    """Refuse images that have their channels last: read as (channels, height, width) they would be strips.
+
+    Told by a last size that is a usual number of channels, where the first is none, and by the sides: of (16, 4, 4)
+    sixteen channels of 4 × 4 are the better reading, of (28, 28, 1) a grey square.
+
+    Raises:
+        DataError: If they have; it says how to move them.
+
+    Example:
+        >>> refuse_channels_last((3, 32, 32))
+        >>> try:
+        ...     refuse_channels_last((32, 32, 3))
+        ... except DataError as error:
+        ...     print(str(error).partition(":")[0])
+        images of shape (32, 32, 3) look like (height, width, channels)
+    """
+    first, middle, last = shape
+    if last not in _CHANNELS or first in _CHANNELS or _elongation(first, middle) > _elongation(middle, last):
+        return
+    raise DataError(
+        f"images of shape {tuple(shape)} look like (height, width, channels): {_MOVE_CHANNELS}. If they do have "
+        f"{first} channels, swap height and width."
+    )
+
+
+def _elongation(height: int, width: int) -> float:
+    return max(height, width) / min(height, width)
 
 
 def _on_cpu(X: NDArray[Any] | Tensor) -> NDArray[Any]:

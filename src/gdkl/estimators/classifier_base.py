@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from torch import Tensor
 
+from gdkl.estimators.batch_lists import is_stream, refuse_malformed_batches
 from gdkl.estimators.class_inputs import (
     ImageScaler,
     TableScaler,
@@ -23,7 +24,8 @@ from gdkl.estimators.class_inputs import (
     read_table,
 )
 from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
-from gdkl.estimators.loaders import as_loader, first_pass, is_stream
+from gdkl.estimators.loaders import as_loader, first_pass
+from gdkl.estimators.passes import SeededPasses
 from gdkl.estimators.resuming import digest
 from gdkl.estimators.sparse_classes import class_loader, read_class_loader
 from gdkl.estimators.student import sparse_precisions
@@ -97,8 +99,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
 
         Args:
             X: Rows ``(n, d)``: array, DataFrame, tensor or nested list of finite numbers; or images as an array or
-                tensor ``(n, channels, height, width)``. Integer images are divided by 255. Or a torch Dataset or
-                DataLoader that yields pairs of either and whole numbers for labels, and then no ``y``.
+                tensor ``(n, channels, height, width)``; channels in the last place are refused. Integer images are
+                divided by 255. Or a torch Dataset, DataLoader or list of batches that yields pairs of either and whole
+                numbers for labels, and then no ``y``.
             y: Labels ``(n,)``: numbers, strings or booleans, of two classes or more.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 
@@ -114,6 +117,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             with torch.inference_mode(False), torch.enable_grad():
                 self._fit_loader(X, y, device)
             return self
+        refuse_malformed_batches(X, y)
         scaler, rows = self._read_training_rows(X)
         classes, labels = check_labels(self, y, len(rows))
         self.classes_ = classes
@@ -146,7 +150,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
                 "or DataLoader."
             )
         seed = draw_seed(self.random_state)
-        loader = as_loader(X, getattr(self, "batch_size", None), seed)
+        loader = SeededPasses(as_loader(X, getattr(self, "batch_size", None), seed), seed)
         wanted = getattr(self, "checkpoint_dir", None) is not None
         told = first_pass(loader, labels=True, seed=seed, fingerprint=wanted)
         scaler = read_class_loader(self, told)
@@ -154,7 +158,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         source = class_loader(loader, told, scaler, self.classes_, device, network)
         self.inference_ = "sparse"
-        with self._resumable(seed, lambda: str(told.fingerprint)) as checkpoints:
+        with self._resumable(seed, lambda: told.fingerprint, told.order) as checkpoints:
             model = self._fit_sparse(source, len(self.classes_), seed, self._callbacks(source.batch_size))
             if checkpoints is not None:
                 checkpoints.end(model.outcome)
@@ -339,3 +343,9 @@ def _check_calibration(calibrate: Any, words: tuple[str, ...]) -> None:
     if calibrate is not None and calibrate not in words:
         known = " or ".join(repr(word) for word in words)
         raise OptionError(f"calibrate={calibrate!r} is not known here: use None or {known}.")
+
+
+def check_likelihood(likelihood: Any) -> None:
+    """Refuse a likelihood that is not known."""
+    if likelihood not in tuple(ClassLikelihood):
+        raise OptionError(f"likelihood={likelihood!r} is not known: use one of {', '.join(ClassLikelihood)}.")

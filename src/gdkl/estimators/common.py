@@ -46,18 +46,21 @@ class EstimatorBase(BaseEstimator, ABC):
     _checkpoints: FitCheckpoints | None = None
 
     @contextmanager
-    def _resumable(self, seed: int, data: Callable[[], str]) -> Generator[FitCheckpoints | None]:
+    def _resumable(
+        self, seed: int, data: Callable[[], str], order: str | None = None
+    ) -> Generator[FitCheckpoints | None]:
         """Keeps checkpoints of the training inside, if the user gave a folder for them.
 
         Args:
             seed: Of the fit.
             data: What identifies the data; asked for only if it is needed.
+            order: Of a loader, what identifies the order of its batches.
         """
         folder = getattr(self, "checkpoint_dir", None)
         if folder is None:
             yield None
             return
-        self._checkpoints = FitCheckpoints(folder, self, seed, data())
+        self._checkpoints = FitCheckpoints(folder, self, seed, data(), order)
         try:
             yield self._checkpoints
         finally:

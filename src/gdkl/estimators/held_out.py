@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sampler
 
+from gdkl.estimators.passes import SeededPasses
 from gdkl.methods import held_out_rows
 from gdkl.numerics import DataWarning, chunk_slices
 
@@ -52,14 +53,15 @@ def split_by_position(loader: Iterable[Any], seed: int) -> tuple[Iterable[Any], 
     batches = cast("Iterable[list[int]]", loader.batch_sampler)
     try:
         # Asking for positions reads no rows.
-        positions = np.fromiter((position for batch in batches for position in batch), dtype=np.int64)
+        asked = SeededPasses(batches, seed)
+        positions = np.fromiter((position for batch in asked for position in batch), dtype=np.int64)
     except (TypeError, ValueError):
         return None
     count = held_out_rows(len(positions))
     if not count:
         return loader, None
-    # A sampler may yield a row several times.
-    held = np.unique(np.random.default_rng(seed).permutation(positions)[:count])
+    # A sampler may yield a row several times. The same rows are kept whatever the order in which they came.
+    held = np.unique(np.random.default_rng(seed).permutation(np.sort(positions))[:count])
     left_out = set(held.tolist())
     if type(loader.batch_sampler) is BatchSampler:
         sampler = loader.batch_sampler

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from gdkl.estimators.held_out import ContentFilter, content_keys, split_by_position
+from gdkl.estimators.passes import SeededPasses
 from gdkl.estimators.scaling import ColumnMoments, Scaler
 from gdkl.guide.batch import SUBSET_MOST
 from gdkl.methods import held_out_rows
@@ -22,40 +24,6 @@ from gdkl.training import Batch, LoaderBatches, as_pair
 
 #: Rows a batch of a Dataset, where nobody says how many.
 _DATASET_BATCH = 512
-
-
-def is_stream(X: Any, y: Any = None) -> bool:
-    """Whether X yields its rows and targets itself: a torch Dataset or DataLoader, or a list of batches.
-
-    Example:
-        >>> batch = (np.zeros((4, 2)), np.zeros(4))
-        >>> is_stream([batch, batch]), is_stream([[1.0, 2.0], [3.0, 4.0]])
-        (True, False)
-    """
-    return isinstance(X, (DataLoader, Dataset)) or _is_list_of_batches(X, y)
-
-
-def _is_list_of_batches(X: Any, y: Any) -> bool:
-    """Whether X is a list of pairs of rows and targets: not a list of rows, nor of images with two channels."""
-    if not isinstance(X, (list, tuple)) or not X:
-        return False
-    first = cast("list[Any]", X)[0]
-    if not isinstance(first, tuple if y is not None else (list, tuple)) or len(cast("list[Any]", first)) != 2:
-        return False
-    return _dimensions(cast("list[Any]", first)[0]) in (2, 4)
-
-
-def _dimensions(value: Any) -> int:
-    """Number of dimensions, as told by the first element of each."""
-    if (known := getattr(value, "ndim", None)) is not None:
-        return int(known)
-    count = 0
-    while isinstance(value, (list, tuple)):
-        count += 1
-        if not value:
-            break
-        value = cast("list[Any]", value)[0]
-    return count
 
 
 @dataclass(frozen=True)
@@ -74,7 +42,8 @@ class FirstPass:
         y_shape: Shape of one target.
         held_out: Rows and targets that are not to be trained on, where some were asked for.
         held_keys: Their keys, by which they are known again.
-        fingerprint: Number of rows, and where it was asked for a number that other rows would not have.
+        fingerprint: What identifies the rows and the size of batches, in any order; empty where it was not asked for.
+        order: What identifies the batches in the order of this pass; likewise.
     """
 
     rows: int
@@ -88,11 +57,12 @@ class FirstPass:
     y_shape: tuple[int, ...]
     held_out: tuple[NDArray[Any], NDArray[Any]] | None = None
     held_keys: NDArray[np.uint64] | None = None
-    fingerprint: tuple[int, int] = (0, 0)
+    fingerprint: str = ""
+    order: str = ""
 
 
 def as_loader(X: Any, batch_size: int | None, seed: int) -> Iterable[Any]:
-    """A loader over a Dataset in a random order; a DataLoader or a list of batches as it is.
+    """A loader over a Dataset in a random order; a DataLoader or a list of batches as it is, see `SeededPasses`.
 
     Raises:
         OptionError: If a batch size was asked for that the loader does not have.
@@ -126,21 +96,6 @@ def as_loader(X: Any, batch_size: int | None, seed: int) -> Iterable[Any]:
     return cast("Iterable[Any]", DataLoader(X, batch_size=max(1, size), shuffle=True, generator=generator))
 
 
-def items(loader: Iterable[Any]) -> Iterator[Any]:
-    """What a loader yields in a pass, with an error of ours where rows of a Dataset cannot be put together.
-
-    Raises:
-        DataError: If rows have different shapes.
-    """
-    try:
-        yield from loader
-    except RuntimeError as error:
-        # What torch says when it stacks them, in this process or in a worker.
-        if "stack expects each tensor to be equal size" not in str(error) and "resize storage" not in str(error):
-            raise
-        raise DataError("the Dataset yields rows or targets of different shapes: make them all alike.") from error
-
-
 def _as_array(value: Any) -> NDArray[Any]:
     if isinstance(value, Tensor):
         value = value.detach().cpu()
@@ -171,7 +126,7 @@ def read_pair(
     """
     name = "a batch" if number is None else f"batch {number}"
     parts: list[NDArray[Any]] = []
-    for what, value in zip("xy", as_pair(item), strict=True):
+    for what, value in zip("xy", as_pair(item, name), strict=True):
         try:
             parts.append(_as_array(value))
         except (TypeError, ValueError, RuntimeError) as error:
@@ -236,7 +191,7 @@ def first_pass(
         labels: Whether targets are labels.
         seed: Of the rows that are kept.
         hold_out: Whether some rows are kept apart that are not to be trained on, chosen by their content.
-        fingerprint: Whether all rows together are to be told from others.
+        fingerprint: Whether all rows together, and the batches in this order, are to be told from others.
     """
     x_moments, y_moments = ColumnMoments(), ColumnMoments()
     generator = np.random.default_rng(seed)
@@ -245,7 +200,8 @@ def first_pass(
     row_shape: tuple[int, ...] | None = None
     y_shape: tuple[int, ...] | None = None
     count, largest, together = 0, 0, 0
-    for number, item in enumerate(items(loader)):
+    order = hashlib.blake2b(digest_size=8)
+    for number, item in enumerate(loader):
         X, y = read_pair(item, number, labels=labels, row_shape=row_shape, y_shape=y_shape)
         if not len(X):
             continue
@@ -258,8 +214,10 @@ def first_pass(
         else:
             y_moments.add(y.reshape(len(y), -1))
         if fingerprint:
+            own = content_keys(X, y)
             # A sum does not depend on the order.
-            together = (together + int(content_keys(X, y).sum(dtype=np.uint64))) % 2**64
+            together = (together + int(own.sum(dtype=np.uint64))) % 2**64
+            order.update(f"{len(own)} ".encode() + own.tobytes())
         # The rows with the smallest of independent random keys are a random sample of all.
         buffer.add(
             X, y, content_keys(X, y, seed) if hold_out else generator.integers(2**63, size=len(X), dtype=np.uint64)
@@ -283,7 +241,8 @@ def first_pass(
         y_shape,
         (kept_x[:held], kept_y[:held]) if held else None,
         keys[:held] if held else None,
-        (count, together),
+        f"{count} {largest} {together}" if fingerprint else "",
+        order.hexdigest() if fingerprint else "",
     )
 
 
@@ -340,22 +299,23 @@ class RegressionLoader:
 
         Args:
             loader: Yields pairs of rows and targets.
-            seed: Of the rows that are kept.
+            seed: Of the rows that are kept, and of the passes.
             hold_out: Whether any are.
             fingerprint: As for `first_pass`.
         """
         split = split_by_position(loader, seed) if hold_out else None
         if split is None:
+            loader = SeededPasses(loader, seed)
             told = first_pass(loader, labels=False, seed=seed, hold_out=hold_out, fingerprint=fingerprint)
             total = told.rows + (0 if told.held_keys is None else len(told.held_keys))
             kept = None if told.held_keys is None else ContentFilter(told.held_keys, seed, total)
             return cls(loader, told, told.held_out, kept)
-        rest, held = split
+        rest, held = SeededPasses(split[0], seed), split[1]
         told = first_pass(rest, labels=False, seed=seed, fingerprint=fingerprint)
         if held is None:
             return cls(rest, told, None, None)
         shapes = {"row_shape": told.row_shape, "y_shape": told.y_shape}
-        pairs = [read_pair(item, None, labels=False, **shapes) for item in items(held)]
+        pairs = [read_pair(item, None, labels=False, **shapes) for item in SeededPasses(held, seed)]
         X, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
         return cls(rest, told, (X, y), None)
 

@@ -22,7 +22,9 @@ from gdkl import infinite
 from gdkl.estimators.base import RegressorBase
 from gdkl.estimators.class_files import unpack_classifier, unpack_scaler
 from gdkl.estimators.classifier_base import ClassifierBase
-from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, GuidedClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.classifier_baselines import DKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.gdkl_classifier import GDKLClassifier
+from gdkl.estimators.guided_classifier import GuidedClassifier
 from gdkl.estimators.model_file import read_model
 from gdkl.estimators.parts import guide_kernel
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor

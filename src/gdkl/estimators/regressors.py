@@ -81,13 +81,15 @@ class GDKLRegressor(DeepKernelRegressor):
         weight_decay: On the network's weights.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64), "float32" or "float64".
-        random_state: Seed of weights and splits; two fits with one seed are equal, if a loader yields the same batches.
+        random_state: Seed of weights and splits, and of the order in which a DataLoader shuffles; two fits with one
+            seed are equal, unless the loader draws from a generator of its own.
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects; a true answer ends training.
         checkpoint_dir: Folder in which sparse inference keeps its state every half minute, the last two of it. The same
             fit, started again with the same options, data and ``random_state`` (which must be given), goes on from
-            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended.
+            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended. A
+            loader whose batches are not those of before is told of by a `gdkl.training.CheckpointWarning`.
 
     Example:
         >>> import numpy as np

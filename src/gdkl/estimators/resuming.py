@@ -1,7 +1,8 @@
 """Fits that may be killed: which fit a checkpoint is of, and where it is kept.
 
-A checkpoint is gone on from by the very same fit alone: its name and its content carry a digest of the estimator's
-options, the seed, the data and the library's version.
+A checkpoint is gone on from by the very same fit alone: its name and its content carry digests of the estimator's
+options, the seed, the library's version and the data. The batches of a loader may come otherwise in every process, for
+all that can be done about it: then the user is told.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import warnings
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
@@ -23,7 +25,7 @@ from torch import Tensor, nn
 from gdkl._version import __version__
 from gdkl.infinite import InfiniteNetwork
 from gdkl.numerics import OptionError, chunk_slices
-from gdkl.training import RotatingCheckpoint, TrainingOutcome
+from gdkl.training import CheckpointWarning, RotatingCheckpoint, TrainingOutcome
 
 #: Time between two saves.
 EVERY_SECONDS = 30.0
@@ -60,28 +62,30 @@ class FitCheckpoints:
         folder: Where they are kept; made if need be.
         estimator: Whose options count.
         seed: Of the fit.
-        data: What identifies the data, see `digest`.
+        data: What identifies the data, see `digest`; of a loader, the rows in any order.
+        order: Of a loader, what identifies its batches in their order; None for arrays.
 
     Raises:
         DataError: If the folder cannot be written to.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], estimator: Any, seed: int, data: str):
+    def __init__(self, folder: str | os.PathLike[str], estimator: Any, seed: int, data: str, order: str | None = None):
         options = {
             name: describe(value)
             for name, value in estimator.get_params(deep=False).items()
             if name not in _WITHOUT_EFFECT
         }
-        identity = {"version": __version__, "seed": seed, "data": data, "options": options}
-        self._run = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-        self._path = Path(folder) / f"{type(estimator).__name__}-{self._run[:16]}"
+        identity = {"version": __version__, "seed": seed, "options": options}
+        fit = f"{type(estimator).__name__}-{_short(json.dumps(identity, sort_keys=True))}"
+        name = f"{fit}-{_short(data)}" if order is None else _name_of_loader(Path(folder), fit, _short(data), order)
+        self._path = Path(folder) / name
         self._made: list[RotatingCheckpoint] = []
         self.of(0).check_writable()
 
     def of(self, rows: int) -> RotatingCheckpoint:
         """The checkpoints of training on so many rows: one call of ``fit`` may train twice, on some rows and on all."""
         path = self._path.with_name(f"{self._path.name}-{rows}")
-        checkpoint = RotatingCheckpoint(path, f"{self._run} {rows}", every_seconds=EVERY_SECONDS)
+        checkpoint = RotatingCheckpoint(path, run=path.name, every_seconds=EVERY_SECONDS)
         self._made.append(checkpoint)
         return checkpoint
 
@@ -90,6 +94,46 @@ class FitCheckpoints:
         if outcome is None or not (outcome.interrupted or outcome.failed):
             for checkpoint in self._made:
                 checkpoint.remove()
+
+
+def _short(words: str) -> str:
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+
+def _name_of_loader(folder: Path, fit: str, data: str, order: str) -> str:
+    """What the files of a fit to a loader are named after, once it was compared with those that are there.
+
+    Args:
+        folder: Where they are.
+        fit: What identifies the options and the seed.
+        data: What identifies the rows.
+        order: What identifies the order of the batches, 16 digits.
+    """
+    pattern = re.compile(re.escape(fit) + r"-([0-9a-f]{16})-([0-9a-f]{16})-\d+\.\d+\.checkpoint")
+    found = [(match, file) for file in folder.glob("*.checkpoint") if (match := pattern.fullmatch(file.name))]
+    same_rows = [(match, file) for match, file in found if match[1] == data]
+    if any(match[2] == order for match, _ in same_rows):
+        return f"{fit}-{data}-{order}"
+    if same_rows:
+        match, file = max(same_rows, key=lambda pair: pair[1].stat().st_mtime)
+        warnings.warn(
+            f"the loader yields its rows in another order than when {file.name} was written: the fit goes on from "
+            "there, but not to the model of an unbroken fit. Give its sampler or generator the same seed before each "
+            "fit, or let it draw from torch's own random numbers.",
+            CheckpointWarning,
+            stacklevel=7,
+        )
+        return f"{fit}-{data}-{match[2]}"
+    if found:
+        file = max((file for _, file in found), key=lambda file: file.stat().st_mtime)
+        warnings.warn(
+            f"the loader does not yield the batches that {file.name} was learned from (other rows, or batches of "
+            "another size): the fit starts anew, and that file stays. To go on from it give the same data, and the "
+            "same seed to whatever draws it; else remove it.",
+            CheckpointWarning,
+            stacklevel=7,
+        )
+    return f"{fit}-{data}-{order}"
 
 
 def digest(*arrays: NDArray[Any]) -> str:

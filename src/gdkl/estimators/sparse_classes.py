@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gdkl.estimators.class_inputs import ImageScaler, TableScaler
+from gdkl.estimators.class_inputs import ImageScaler, TableScaler, refuse_channels_last
 from gdkl.estimators.loaders import FirstPass, read_pair
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import ClassBatchGuide, ClassGuide, OnlineGram, subset_size
@@ -84,6 +84,7 @@ def read_class_loader(estimator: ClassifierBase, told: FirstPass) -> TableScaler
         if not bool(varies.any()):
             raise DataError("every column of x is constant: nothing can be learned from it; give columns that vary.")
         return TableScaler(mean[varies], std[varies], varies)
+    refuse_channels_last(told.row_shape)
     estimator.image_shape_ = told.row_shape
     integers = told.X.dtype.kind in "iub"
     unit = _PIXEL if integers else 1

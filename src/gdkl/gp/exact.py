@@ -50,7 +50,7 @@ def take_targets(targets: Tensor, index: Tensor) -> Tensor:
     Returns:
         Shape ``(..., members, outputs, k)``.
     """
-    if len(targets) == 1 and index.dim() == 2:
+    if len(targets) == 1 and index.shape[:-1] == (1,):
         return targets[0].index_select(-1, index[0]).unsqueeze(0)
     index = index.unsqueeze(-2)
     return torch.take_along_dim(targets.expand(*index.shape[:-3], *targets.shape), index, dim=-1)

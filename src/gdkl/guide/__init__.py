@@ -16,7 +16,6 @@ from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.guide import Guide, fit_guide
 from gdkl.guide.images import image_kernel_function, takes_images
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
-from gdkl.guide.mirror import MirroredKernel, mirror_images
 from gdkl.guide.search import Trial, image_guides, search_guides, table_guides
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "GramSource",
     "Guide",
     "GuideKernel",
-    "MirroredKernel",
     "OnlineGram",
     "PrecomputedGram",
     "Trial",
@@ -42,7 +40,6 @@ __all__ = [
     "fit_guide",
     "image_guides",
     "image_kernel_function",
-    "mirror_images",
     "search_guides",
     "subset_size",
     "table_guides",

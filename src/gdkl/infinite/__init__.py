@@ -9,11 +9,12 @@ from gdkl.infinite.gelu import GELU
 from gdkl.infinite.gpytorch_kernel import InfiniteWidthKernel
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
 from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
 from gdkl.infinite.residual import Residual
+from gdkl.infinite.sequential import Sequential
 from gdkl.infinite.spec import from_spec
 from gdkl.infinite.tiles import tiled_kernel
 from gdkl.infinite.traced import from_torch

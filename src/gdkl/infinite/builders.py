@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential, whole_number
+from gdkl.infinite.network import InfiniteNetwork
+from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.piecewise import ReLU
 from gdkl.infinite.pooling import Flatten
 from gdkl.infinite.residual import Residual
+from gdkl.infinite.sequential import Sequential
 from gdkl.infinite.spec import activation_by_name
 
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from gdkl.infinite.affine import affine
 from gdkl.infinite.finite import FiniteConv2d
-from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number, plain_sizes, shown_sizes
+from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.parameters import finite_number, plain_sizes, shown_sizes
 from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.sums import weighted_sum

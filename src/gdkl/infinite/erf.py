@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
 from gdkl.infinite.affine import affine
-from gdkl.infinite.network import Spec, finite_number
+from gdkl.infinite.network import Spec
+from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import State, safe_divide, safe_sqrt
 
 

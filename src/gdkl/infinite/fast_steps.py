@@ -9,11 +9,12 @@ from typing import TypeAlias
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import ABReLU
 from gdkl.infinite.pooling import Flatten
 from gdkl.infinite.residual import Residual
+from gdkl.infinite.sequential import Sequential
 from gdkl.infinite.spatial import Window
 
 

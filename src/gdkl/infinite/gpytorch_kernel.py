@@ -15,9 +15,10 @@ from torch import Tensor
 from gdkl.infinite.arrays import read_inputs
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.recursion import Kind, known_kind
 from gdkl.infinite.residual import Residual
+from gdkl.infinite.sequential import Sequential
 from gdkl.numerics import DataError, OptionError
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.desk import Desk
+from gdkl.infinite.parameters import whole_number
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory
 
 #: Called with the number of pairs done and the number of all pairs.
@@ -110,6 +111,22 @@ class Work:
         numbers = CACHE_NUMBERS if device.type == "cpu" else DEVICE_NUMBERS
         allowed = self.memory // (ARRAYS * dtype.itemsize * self.jobs(device))
         return max(1, math.isqrt(max(1, min(numbers, allowed) // numbers_per_pair)))
+
+
+def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
+    """Checked options of the work on a matrix.
+
+    Raises:
+        OptionError: If one is not allowed.
+
+    Example:
+        >>> checked_work(1e6, None, None).memory
+        1000000
+    """
+    if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
+        raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
+    jobs = None if n_jobs is None else whole_number(n_jobs, "n_jobs", least=1)
+    return Work(whole_number(memory, "memory", least=1), jobs, progress)
 
 
 def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work) -> None:

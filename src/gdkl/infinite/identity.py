@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
+from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import State
 from gdkl.numerics import OptionError
 

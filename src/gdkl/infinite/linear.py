@@ -8,7 +8,8 @@ from torch import nn
 
 from gdkl.infinite.affine import affine
 from gdkl.infinite.finite import FiniteLinear
-from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
+from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import State
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from os import PathLike
@@ -15,8 +14,10 @@ from torch import Tensor, nn
 
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
 from gdkl.infinite.fused.engine import fused_engine
-from gdkl.infinite.gram import ARRAYS, Progress, Work, fill
+from gdkl.infinite.gram import ARRAYS, Progress, Work, checked_work, fill
 from gdkl.infinite.images import image_state
+from gdkl.infinite.overflow import warn_of_overflow, warn_unless_finite
+from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.recursion import Kind, Recursion, cast, known_kind, read_out
 from gdkl.infinite.spatial import no_read_out
 from gdkl.infinite.state import Pixels, State
@@ -24,7 +25,6 @@ from gdkl.infinite.store import cache_folder, content_key, open_cached, write_np
 from gdkl.infinite.vectors import vector_state
 from gdkl.numerics import (
     DEFAULT_BUDGET,
-    NumericsWarning,
     OptionError,
     chunk_slices,
     require_memory,
@@ -38,115 +38,6 @@ if TYPE_CHECKING:
 SMALL_BYTES = 32 * 2**20
 #: One layer as plain JSON.
 Spec: TypeAlias = dict[str, Any]
-
-
-def finite_number(value: float, name: str, *, least: float = -math.inf) -> float:
-    """A parameter as a float, refused if it is not finite or too small.
-
-    Raises:
-        OptionError: If the value is not allowed.
-
-    Example:
-        >>> finite_number(2, "weight_var", least=0.0)
-        2.0
-    """
-    try:
-        if isinstance(value, str | bytes | bool | np.bool_):
-            raise TypeError("not a number, though float() would take it")
-        number = float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise OptionError(f"{name} must be a number; got {value!r}.") from error
-    if not math.isfinite(number) or number < least:
-        bound = "finite" if least == -math.inf else f"finite and at least {least:g}"
-        raise OptionError(f"{name} must be {bound}; got {value!r}.")
-    return number
-
-
-def whole_number(value: Any, name: str, *, least: int) -> int:
-    """A parameter as an int, from any whole number.
-
-    Raises:
-        OptionError: If the value is not a whole number, or too small.
-
-    Example:
-        >>> whole_number(1e6, "memory", least=1)
-        1000000
-    """
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value != int(value) or value < least:
-        raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}.")
-    return int(value)
-
-
-def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
-    """Checked options of the work on a matrix.
-
-    Raises:
-        OptionError: If one is not allowed.
-
-    Example:
-        >>> checked_work(1e6, None, None).memory
-        1000000
-    """
-    if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
-        raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
-    jobs = None if n_jobs is None else whole_number(n_jobs, "n_jobs", least=1)
-    return Work(whole_number(memory, "memory", least=1), jobs, progress)
-
-
-def plain_sizes(value: Any, name: str) -> Any:
-    """A size for height and width with Python's own whole numbers in place of NumPy's.
-
-    Raises:
-        OptionError: If the value is True or False.
-
-    Example:
-        >>> plain_sizes(np.int64(3), "kernel_size")
-        3
-    """
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return tuple(plain_sizes(size, name) for size in value)
-    if isinstance(value, bool | np.bool_):
-        raise OptionError(f"{name} must be a whole number, or two of them; got {value!r}.")
-    return int(value) if isinstance(value, np.integer) else value
-
-
-def shown_sizes(pair: Any) -> Any:
-    """A size as it may be given: one number where height and width agree.
-
-    Example:
-        >>> shown_sizes((3, 3)), shown_sizes((3, 2)), shown_sizes("same")
-        (3, (3, 2), 'same')
-    """
-    return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else pair
-
-
-def _warn_of_overflow(matrix: Any, inputs: Inputs) -> None:
-    """Warn of a kernel matrix that is not finite, from the few entries that overflow first."""
-    if 0 in matrix.shape:
-        return
-    if inputs.x2 is None:
-        _warn_unless_finite(matrix.diagonal())
-        return
-    # Kernels grow with the inputs: what the largest of either set meets is not finite first.
-    row, column = (int(x.detach().flatten(1).abs().amax(1).argmax()) for x in (inputs.x1, inputs.x2))
-    _warn_unless_finite(matrix[row], matrix[:, column])
-
-
-def _warn_unless_finite(*entries: Any) -> None:
-    """Warn once if an entry is not finite."""
-    tensors = [entry if isinstance(entry, Tensor) else torch.tensor(np.array(entry)) for entry in entries]
-    if all(bool(torch.isfinite(entry).all()) for entry in tensors):
-        return
-    dtype = str(tensors[0].dtype).removeprefix("torch.")
-    wider = "float64, " if dtype == "float32" else ""
-    warnings.warn(
-        f"the kernel overflowed in {dtype}: use {wider}smaller variances or smaller inputs.",
-        NumericsWarning,
-        stacklevel=4,
-    )
 
 
 class InfiniteNetwork(ABC):
@@ -209,13 +100,13 @@ class InfiniteNetwork(ABC):
             if out is not None or cache_dir is not None:
                 raise OptionError("out and cache_dir keep values, not gradients: detach the inputs first.")
             result = self._with_gradient(inputs, kind)
-            _warn_of_overflow(result.detach(), inputs)
+            warn_of_overflow(result.detach(), inputs)
             return result
         shape = (inputs.x1.shape[0], inputs.x1.shape[0] if inputs.x2 is None else inputs.x2.shape[0])
 
         def compute(into: Any) -> None:
             self._fill(inputs, kind, into, work)
-            _warn_of_overflow(into, inputs)
+            warn_of_overflow(into, inputs)
 
         if cache_dir is not None:
             key = content_key(self._spec_for("cache_dir"), kind, inputs.x1, inputs.x2)
@@ -273,7 +164,7 @@ class InfiniteNetwork(ABC):
         )
         with torch.no_grad():
             result = engine.diagonal(Work())
-        _warn_unless_finite(result)
+        warn_unless_finite(result)
         return inputs.give(result)
 
     def to_spec(self) -> list[Spec]:
@@ -458,63 +349,3 @@ class InfiniteNetwork(ABC):
         long = {"w_var": "weight_var", "b_var": "bias_var"}
         own = {key: value for key, value in self._own_spec().items() if key not in ("op", "name")}
         return f"{type(self).__name__}({', '.join(f'{long.get(key, key)}={own[key]!r}' for key in own)})"
-
-
-class Sequential(InfiniteNetwork):
-    """Layers one after another.
-
-    Args:
-        *layers: Layers or networks, in order.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> net = inf.Sequential(inf.Linear(weight_var=1.6, bias_var=0.2), inf.ReLU(), inf.Linear())
-        >>> len(net.layers)
-        3
-    """
-
-    def __init__(self, *layers: InfiniteNetwork) -> None:
-        for layer in layers:
-            if not isinstance(layer, InfiniteNetwork):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise OptionError(f"a layer must be one of gdkl.infinite's; got {type(layer).__name__}.")
-        self.layers = layers
-
-    @property
-    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return any(layer._two_sided for layer in self.layers)
-
-    def to_spec(self) -> list[Spec]:
-        """The layers of all parts in one flat list."""
-        return [spec for layer in self.layers for spec in layer.to_spec()]
-
-    @property
-    def _needs_pairs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return any(layer._needs_pairs for layer in self.layers)
-
-    @property
-    def _has_weights(self) -> bool:
-        return any(layer._has_weights for layer in self.layers)
-
-    def _finite(self, width: int, outputs: int) -> nn.Module:
-        last = max((i for i, layer in enumerate(self.layers) if layer._has_weights), default=-1)
-        return nn.Sequential(
-            *(layer._finite(width, outputs if i == last else width) for i, layer in enumerate(self.layers))
-        )
-
-    def _step(self, state: State, pairs_ahead: bool) -> State:
-        for i, layer in enumerate(self.layers):
-            ahead = pairs_ahead or any(later._needs_pairs for later in self.layers[i + 1 :])
-            state = layer._step(state, ahead)
-            if not ahead:
-                # Behind the last pooling the same pixels are enough.
-                state = state.same_pixels()
-        return state
-
-    def _propagate(self, state: State) -> State:
-        return self._step(state, pairs_ahead=False)
-
-    def _own_spec(self) -> Spec:
-        raise RuntimeError("a sequence is a list of layers: to_spec() gives it")
-
-    def __repr__(self) -> str:
-        return f"Sequential({', '.join(map(repr, self.layers))})"

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.infinite.finite import FiniteFunction, channel_norm
-from gdkl.infinite.network import InfiniteNetwork, Spec, finite_number
+from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import State
 
 

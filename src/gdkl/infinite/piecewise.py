@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
-from gdkl.infinite.network import Spec, finite_number
+from gdkl.infinite.network import Spec
+from gdkl.infinite.parameters import finite_number
 
 
 def angle(t: Tensor, u: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from gdkl.infinite.conv import window_arguments
 from gdkl.infinite.finite import FiniteAvgPool2d, FiniteFunction, image_mean
-from gdkl.infinite.network import InfiniteNetwork, Spec, plain_sizes
+from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.parameters import plain_sizes
 from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
 from gdkl.infinite.state import Pixels, State
 from gdkl.infinite.sums import deficit_of_distance, distances, mean_scale, weighted_sum

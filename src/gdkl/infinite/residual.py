@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from gdkl.infinite.activation import Activation
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.finite import FiniteResidual
-from gdkl.infinite.network import InfiniteNetwork, Sequential, Spec
+from gdkl.infinite.network import InfiniteNetwork, Spec
+from gdkl.infinite.sequential import Sequential
 from gdkl.infinite.spatial import branches_differ
 from gdkl.infinite.state import State
 from gdkl.infinite.sums import weighted_sum

@@ -12,11 +12,12 @@ from gdkl.infinite.gaussian import Gaussian
 from gdkl.infinite.gelu import GELU
 from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
 from gdkl.infinite.pooling import Flatten, GlobalAvgPool2d, pool_from_spec
 from gdkl.infinite.residual import Residual
+from gdkl.infinite.sequential import Sequential
 from gdkl.infinite.waves import RBF, Cos, Sin
 from gdkl.numerics import OptionError
 

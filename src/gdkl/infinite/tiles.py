@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.arrays import ArrayLike, read_inputs
-from gdkl.infinite.gram import Progress
-from gdkl.infinite.network import InfiniteNetwork, checked_work, whole_number
+from gdkl.infinite.gram import Progress, checked_work
+from gdkl.infinite.network import InfiniteNetwork
+from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.recursion import Kind, known_kind
 from gdkl.infinite.store import content_key
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, resolve_device

@@ -25,7 +25,7 @@ from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl import guided_splits
 from gdkl.numerics import OptionError, tensor_bytes
 from gdkl.objectives import ObjectiveValue, guided, guided_classes, mean_objective
-from gdkl.training import SplitSampler, step_generator
+from gdkl.training import SplitSampler
 
 #: Base samples of the data term, drawn afresh at each step.
 TRAINING_SAMPLES = 256
@@ -45,7 +45,6 @@ def fit_gdkl_classes(
     stratified: bool = True,
     rows_a_step: int | None = None,
     recombined: bool = False,
-    view: Callable[[Tensor, torch.Generator], Tensor] | None = None,
     both_ways: bool = False,
 ) -> FittedModel:
     """Train a deep kernel a class to match what the guide believes about held-out rows once their labels are seen.
@@ -65,8 +64,6 @@ def fit_gdkl_classes(
         rows_a_step: Rows that a split has at most, half of them observed; None for all.
         recombined: Whether the guide is followed on rows put together from two training rows too, see `recombine`.
             Not for regression on ±1.
-        view: Another view of the rows at each step, such as mirror images of some, from rows and random numbers; one
-            that the guide does not tell from the rows themselves.
         both_ways: Whether each half is held out in turn, for one pass of the network. Not with recombined rows, nor for
             regression on ±1.
     """
@@ -105,16 +102,15 @@ def fit_gdkl_classes(
             if data.likelihood is ClassLikelihood.GAUSSIAN:
                 q, y, noise = model.split_marginals(data, split)
                 return guided(q, p, y, noise, beta)
-            rows = everything if view is None else view(everything, step_generator(options.seed, step, device))
             if both_ways:
                 back = Split(split.held_out, split.observed)
-                q, of_others = model.both_ways(rows, data.targets, split, model.noise())
+                q, of_others = model.both_ways(everything, data.targets, split, model.noise())
                 base = draw()
                 there = guided_classes(q, p, data.held_out_labels(split), base, beta)
                 return mean_objective(
                     there, guided_classes(of_others, guide.posterior(back), data.held_out_labels(back), base, beta)
                 )
-            q = model.marginals(rows, data.targets, split, model.noise())
+            q = model.marginals(everything, data.targets, split, model.noise())
             labelled = Split(split.observed, split.held_out[..., : used - used // 2])
             return guided_classes(q, p, data.held_out_labels(labelled), draw(), beta)
 

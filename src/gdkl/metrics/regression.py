@@ -1,15 +1,18 @@
 """Scores of a regression `Predictive` against the targets that came true.
 
-All averages run over every entry of the targets. Log-likelihood: larger is better; the others: smaller.
+All averages run over every entry of the targets. Several targets in different units are scored one by one by `summary`,
+or as ``rmse(p.output(k), y[:, k])``. Log-likelihood: larger is better; the others: smaller.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from gdkl.numerics import DataError
+from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import FloatArray, Predictive
 
 
@@ -99,13 +102,43 @@ def interval_width(predictive: Predictive, level: float = 0.9) -> float:
     return float(np.mean(high - low))
 
 
-def summary(predictive: Predictive, y: ArrayLike, level: float = 0.9) -> dict[str, float]:
-    """All scores at once, by name.
+def summary(
+    predictive: Predictive, y: ArrayLike, level: float = 0.9, names: Sequence[str] | None = None
+) -> dict[str, float]:
+    """All scores at once, by name; of several targets also those of each.
+
+    The plain names are averages over all targets. Targets may have different units, in which an average ``rmse``,
+    ``mae``, ``crps`` or ``interval_width`` says nothing: ``rmse[0]``, ``rmse[1]``, ... are those of each target, in its
+    own unit.
+
+    Args:
+        predictive: What was predicted.
+        y: What came true, ``(n,)`` or ``(n, n_outputs)``.
+        level: Of the interval.
+        names: Of the targets, to stand in place of their numbers.
 
     Example:
         >>> sorted(summary(Predictive.gaussian([0.0], [1.0], [0.5]), [0.0]))
         ['coverage', 'crps', 'interval_width', 'log_likelihood', 'mae', 'rmse']
+        >>> two = Predictive.gaussian([[0.0, 0.0]], [[1.0, 100.0]], [[0.5, 50.0]])
+        >>> scores = summary(two, [[0.5, 20.0]], names=["metres", "grams"])
+        >>> scores["rmse[metres]"], scores["rmse[grams]"]
+        (0.5, 20.0)
     """
+    scores = _scores(predictive, y, level)
+    outputs = predictive.shape[1] if len(predictive.shape) > 1 else 1
+    labels = [str(label) for label in (range(outputs) if names is None else names)]
+    if len(set(labels)) != outputs or len(labels) != outputs:
+        raise OptionError(f"names={labels} does not fit {outputs} target{'s' if outputs > 1 else ''}: give one each.")
+    if outputs > 1:
+        values = _targets(predictive, y)
+        for k, label in enumerate(labels):
+            own = _scores(predictive.output(k), values[:, k], level)
+            scores |= {f"{name}[{label}]": value for name, value in own.items()}
+    return scores
+
+
+def _scores(predictive: Predictive, y: ArrayLike, level: float) -> dict[str, float]:
     return {
         "log_likelihood": log_likelihood(predictive, y),
         "rmse": rmse(predictive, y),

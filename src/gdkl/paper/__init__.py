@@ -1,6 +1,7 @@
 """Every table and figure of the paper as a declared experiment with result files and a side-by-side table."""
 
 from gdkl.paper.class_table import classes_table, standing
+from gdkl.paper.kept import first_splits, kept_line, made_before
 from gdkl.paper.large_tables import cifar_table, large_table
 from gdkl.paper.published import Published, published
 from gdkl.paper.results import check_writable, read_result, write_result
@@ -12,7 +13,10 @@ __all__ = [
     "cifar_table",
     "classes_table",
     "fewshot_table",
+    "first_splits",
+    "kept_line",
     "large_table",
+    "made_before",
     "published",
     "read_result",
     "standing",

@@ -29,7 +29,7 @@ from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import DEVIATIONS, MEANS, stratified_indices
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
-from gdkl.paper.fewshot_mean import views_scores, write_probabilities
+from gdkl.paper.fewshot_mean import views_probabilities, views_scores, write_probabilities
 from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
@@ -335,10 +335,8 @@ def _network(protocol: Protocol, task: Task, device: torch.device) -> nn.Module:
 
 
 def probabilities(model: FittedModel, source: ImageBatches, task: Task, seed: int) -> dict[str, FloatArray]:
-    """Class probabilities ``(m, classes)`` of the scored images: as they are, and averaged with their mirror images."""
-    plain = _probabilities(model, source, task, task.test_images, seed)
-    mirrored = _probabilities(model, source, task, np.ascontiguousarray(task.test_images[..., ::-1]), seed)
-    return {"test": plain, "mirrored": (plain + mirrored) / 2}
+    """Class probabilities ``(m, classes)`` of the scored images, by the views that they are averaged over."""
+    return views_probabilities(task.test_images, lambda images: _probabilities(model, source, task, images, seed))
 
 
 @torch.no_grad()

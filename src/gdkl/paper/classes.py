@@ -96,7 +96,13 @@ def run(name: str, method: Method, protocol: Protocol, *, device: torch.device) 
 
 
 def run_fitted(
-    name: str, fitted: Method, asked: Sequence[Method], protocol: Protocol, *, device: torch.device
+    name: str,
+    fitted: Method,
+    asked: Sequence[Method],
+    protocol: Protocol,
+    *,
+    device: torch.device,
+    first_seed: int = 0,
 ) -> dict[Method, dict[str, Any]]:
     """Fit one method on all splits of one dataset, and ask it in several ways.
 
@@ -107,9 +113,10 @@ def run_fitted(
             without its guide's share in predictions.
         protocol: Settings.
         device: Where to.
+        first_seed: Where to begin, if the splits before it are there already.
 
     Returns:
-        Contents of the result files.
+        Contents of the result files, with the splits from the first seed on.
     """
     if not set(asked) <= {fitted, *([Method.GDKL_STUDENT] if fitted is Method.GDKL else [])}:
         raise OptionError(f"{', '.join(asked)} cannot be asked of a fitted {fitted}.")
@@ -119,7 +126,7 @@ def run_fitted(
         raise OptionError(f"part={protocol.part!r} must lie between 0 and 1.")
     X, y = _LOADERS[name](return_X_y=True)
     splits: dict[Method, list[dict[str, Any]]] = {method: [] for method in asked}
-    for seed in range(protocol.seeds):
+    for seed in range(first_seed, protocol.seeds):
         train, test = train_test_split(np.arange(len(y)), train_size=protocol.part, stratify=y, random_state=seed)
         model = _make(fitted, protocol, seed, X.shape[1], device)
         started = time.perf_counter()

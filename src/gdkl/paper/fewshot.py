@@ -14,12 +14,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor, nn
 
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
-from gdkl.guide import ClassGuide, MirroredKernel, fit_class_guide, mirror_images
+from gdkl.guide import ClassGuide, fit_class_guide
 from gdkl.methods import (
     ClassData,
     DeepKernelOptions,
@@ -34,7 +35,7 @@ from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, UInt8Array, load_task, normalise
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
-from gdkl.paper.fewshot_mean import views_scores, write_probabilities
+from gdkl.paper.fewshot_mean import views_probabilities, views_scores, write_probabilities
 from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
@@ -91,8 +92,6 @@ class Protocol:
             published.
         parametrisation: How the kernel's parameters are kept positive. Gradient descent, unlike Adam, feels it: with an
             exponential a step grows with the square of the parameter, and output scales end three times as large.
-        mirror: Whether the student sees each image or its mirror image, by a coin at every step, and the guide does not
-            know one from the other.
         both_ways: Whether each half of a split is held out in turn, for one pass of the network.
         depth: Of the wide ResNet.
         widen_factor: Of the wide ResNet.
@@ -111,8 +110,7 @@ class Protocol:
     start_at_guide: bool = False
     stratified: bool = False
     parametrisation: Parametrisation = Parametrisation.SOFTPLUS
-    mirror: bool = False
-    both_ways: bool = False
+    both_ways: bool = True
     depth: int = 28
     widen_factor: int = 5
     dropout: float = 0.3
@@ -158,7 +156,6 @@ class Run:
             guide += f"-scale{self.protocol.guide_scale or 0:g}-beta{self.protocol.beta:g}"
             guide += f"-{self.protocol.parametrisation}-{self.protocol.gdkl_iterations}"
             guide += "" if self.protocol.stratified else "-random"
-            guide += "-mirror" if self.protocol.mirror else ""
             guide += "-both" if self.protocol.both_ways else ""
         return folder / f"validation-{self.draw}" / f"n{self.n}-{self.method}{guide}-seed{seed}.json"
 
@@ -171,7 +168,7 @@ class Run:
         else:
             unused = ("gdkl_iterations", "beta", "guide", "guide_scale", "start_at_guide", "stratified")
         # What is off is not said, and files from before there was a choice stay as good as they were.
-        unused += tuple(name for name in ("mirror", "both_ways") if not (self.method.guided and protocol[name]))
+        unused += () if self.method is Method.GDKL and self.protocol.both_ways else ("both_ways",)
         for name in unused:
             protocol.pop(name)
         scored = "validation" if self.validation else "test"
@@ -291,8 +288,6 @@ def _rows(images: Any, device: torch.device) -> Tensor:
 def _guide(run: Run, data: ClassData, image_shape: tuple[int, ...]) -> ClassGuide:
     channels, height, width = image_shape
     kernel = guide_kernel(run.protocol.guide, (channels, height, width))
-    if run.protocol.mirror:
-        kernel = MirroredKernel(kernel, image_shape)
     # One seed whatever the run's: the guide is the experiment's, the seeds are the student's.
     guide = fit_class_guide(kernel, data.rows, data.labels, data.outputs, dtype=run.protocol.dtype)
     if run.protocol.guide_scale is None:
@@ -343,7 +338,6 @@ def _fit(
                 beta=protocol.beta,
                 start_at_guide=protocol.start_at_guide,
                 stratified=protocol.stratified,
-                view=_mirrored_by_coins(task.train_images.shape[1:]) if protocol.mirror else None,
                 both_ways=protocol.both_ways,
             )
         elif run.method is Method.DKL:
@@ -352,16 +346,6 @@ def _fit(
             model = fit_nn_classes(data, options)
     model.most_rows = IMAGES_AT_A_TIME
     return model
-
-
-def _mirrored_by_coins(image_shape: tuple[int, ...]) -> Callable[[Tensor, torch.Generator], Tensor]:
-    """Turns about half of the images of flat rows ``(members, n, d)`` around."""
-
-    def view(rows: Tensor, generator: torch.Generator) -> Tensor:
-        coins = torch.rand(rows.shape[:2], generator=generator, device=rows.device) < 0.5
-        return torch.where(coins.unsqueeze(-1), mirror_images(rows, image_shape), rows)
-
-    return view
 
 
 def _networks(run: Run, image_shape: tuple[int, ...], device: torch.device) -> Callable[[int], nn.Module]:
@@ -382,16 +366,18 @@ def _networks(run: Run, image_shape: tuple[int, ...], device: torch.device) -> C
 def _probabilities(
     model: FittedModel | FittedNetwork, task: FewShotTask, run: Run, device: torch.device
 ) -> list[dict[str, FloatArray]]:
-    """Class probabilities of the test images, of each seed: as they are, and averaged with their mirror images."""
-    plain = _class_probabilities(model, task.test_images, task.classes, run, device)
-    mirror = _class_probabilities(model, task.test_images[..., ::-1], task.classes, run, device)
-    return [{"test": one, "mirrored": (one + other) / 2} for one, other in zip(plain, mirror, strict=True)]
+    """Class probabilities of the test images, of each seed, by the views that they are averaged over."""
+    found = views_probabilities(
+        task.test_images, lambda images: _class_probabilities(model, images, task.classes, run, device)
+    )
+    return [{view: probs[index] for view, probs in found.items()} for index in range(len(run.seeds))]
 
 
 @torch.no_grad()
 def _class_probabilities(
     model: FittedModel | FittedNetwork, images: UInt8Array, classes: int, run: Run, device: torch.device
-) -> list[FloatArray]:
+) -> FloatArray:
+    """Of each seed, ``(seeds, m, classes)``."""
     latents = model.marginals(_rows(images, device)[None])
     noise = model.noise.to(latents.mean)
     found: list[FloatArray] = []
@@ -402,4 +388,4 @@ def _class_probabilities(
         one = type(latents)(latents.mean[member : member + 1], latents.variance[member : member + 1])
         log_probs = class_log_probs(one, ClassLikelihood.DIRICHLET, noise[member : member + 1], base)
         found.append(log_probs[0].T.double().exp().cpu().numpy())
-    return found
+    return np.stack(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,28 @@ from numpy.typing import NDArray
 from gdkl.numerics import write_atomically
 from gdkl.paper.image_runs import class_scores
 from gdkl.paper.results import write_result
-from gdkl.predictive import FloatArray
+from gdkl.predictive import FloatArray, Views, mean_over_views
 
-#: How an image can be looked at: as it is, or together with its mirror image.
-VIEWS = ("test", "mirrored")
+#: How an image is looked at, by the name that scores have in result files.
+VIEWS = {"test": Views.PLAIN, "mirrored": Views.MIRRORED, "shifted": Views.SHIFTED}
+
+
+def views_probabilities(
+    images: NDArray[np.uint8], predict: Callable[[NDArray[np.uint8]], FloatArray]
+) -> dict[str, FloatArray]:
+    """Class probabilities of images, averaged over the views of each name."""
+    found = mean_over_views(images, predict, list(VIEWS.values()))
+    return {name: found[views] for name, views in VIEWS.items()}
 
 
 def views_scores(views: Mapping[str, FloatArray], labels: NDArray[np.int64]) -> dict[str, dict[str, float]]:
     """Scores of the probabilities of each view."""
-    return {view: class_scores(views[view], labels) for view in VIEWS}
+    return {view: class_scores(probs, labels) for view, probs in views.items()}
 
 
 def write_probabilities(result: Path, views: Mapping[str, FloatArray], labels: NDArray[np.int64]) -> None:
     """Write the probabilities of one seed beside its result file, in single precision."""
-    arrays = {view: views[view].astype(np.float32) for view in VIEWS}
+    arrays = {view: probs.astype(np.float32) for view, probs in views.items()}
     write_atomically(
         result.with_suffix(".npz"),
         lambda file: np.savez_compressed(file, allow_pickle=False, labels=labels, **arrays),
@@ -50,7 +58,7 @@ def mean_of_seeds(results: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -
     for path in stored:
         with np.load(path, allow_pickle=False) as arrays:
             labels = arrays["labels"].astype(np.int64)
-            for view in VIEWS:
+            for view in set(arrays.files) - {"labels"}:
                 probs = arrays[view].astype(np.float64)
                 sums[view] = sums[view] + probs if view in sums else probs
     seeds = [result["seed"] for result in results]

@@ -25,7 +25,8 @@ from sklearn.linear_model import LinearRegression
 from gdkl import datasets, metrics
 from gdkl.estimators import DKLRegressor, GDKLRegressor
 from gdkl.numerics import GdklWarning, NumericsError, OptionError
-from gdkl.paper.results import read_result, versions, write_result
+from gdkl.paper.kept import first_splits, kept_line, made_before
+from gdkl.paper.results import versions, write_result
 from gdkl.predictive import FloatArray, Predictive
 
 DATASETS = ("kin8nm", "power", "protein")
@@ -105,14 +106,20 @@ def run(
         path: The result file; written after each split.
         data_dir: Where the dataset is.
         device: Where to compute.
-        say: Told of each split.
+        say: Told of each split, and of those that are there already.
 
     Returns:
-        The result file's content: settings, versions, and the scores of every split.
+        Settings, versions, and the scores of the splits that were asked for; the result file may have more.
     """
     if name not in DATASETS:
         raise OptionError(f"dataset {name!r} is not part of this experiment: use {', '.join(DATASETS)}.")
-    splits = _done(path, method, protocol)
+    found = made_before(path, name, method, asdict(protocol))
+    if found is not None and len(found["splits"]) >= protocol.seeds:
+        say(f"{name} {method}: {kept_line(path, found, protocol.seeds)}")
+        return first_splits(found, protocol.seeds)
+    splits = list(found["splits"]) if found is not None else []
+    if splits:
+        say(f"{name} {method}: {len(splits)} of {protocol.seeds} splits kept from {path}")
     X, y, *_ = datasets.load(name, data_dir=data_dir)
     result: dict[str, Any] = {
         "experiment": "large",
@@ -151,17 +158,6 @@ def run(
             f"{scores['coverage']:.3f}, {fitted - started:.0f} s"
         )
     return result
-
-
-def _done(path: Path, method: Method, protocol: Protocol) -> list[dict[str, Any]]:
-    """Splits that were run before with the same settings, whatever the number of splits asked for."""
-    if not path.exists():
-        return []
-    found = read_result(path)
-    before, now = ({**settings, "seeds": None} for settings in (found.get("protocol", {}), asdict(protocol)))
-    if before != now or found.get("method") != method.value:
-        return []
-    return list(found["splits"])[: protocol.seeds]
 
 
 def _make(method: Method, protocol: Protocol, seed: int, rows: int, device: torch.device) -> BaseEstimator:

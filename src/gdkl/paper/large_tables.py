@@ -2,50 +2,69 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from gdkl.paper.published import published
+from gdkl.paper import cifar
+from gdkl.paper.published import Published, published
 from gdkl.paper.tables import cell, score
 
 
 def cifar_table(results: Sequence[Mapping[str, Any]]) -> Table:
-    """One row a dataset and method: ours over the seeds, and the paper's.
+    """One row a dataset, method and settings: ours over the seeds, as they are and mirrored, and the paper's.
 
     Args:
-        results: Contents of result files, one a seed.
+        results: Contents of result files, one a seed. Runs with other settings are no seeds of the same: they have a
+            row of their own, which says what they have other than the command's defaults.
     """
-    groups: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for result in results:
-        key = (result["dataset"], result["method"], result["protocol"]["holdout"])
+        key = (result["dataset"], result["method"], json.dumps(result["protocol"], sort_keys=True))
         groups.setdefault(key, []).append(result)
     table = Table(title="CIFAR with inducing points: mean ± standard deviation over the seeds")
-    columns = ("dataset", "method", "scored on", "seeds", "accuracy", "paper", "LL", "paper", "ECE", "paper", "s a fit")
-    for column in (*columns, "ms a step"):
-        table.add_column(column, justify="left" if column in ("dataset", "method", "scored on") else "right")
-    for (name, method, holdout), members in groups.items():
+    words = ("dataset", "method", "settings", "scored on")
+    scores = ("accuracy", "paper", "LL", "paper", "ECE", "paper", "mirrored accuracy", "LL", "ECE")
+    for column in (*words, "seeds", *scores, "s a fit", "ms a step"):
+        table.add_column(column, justify="left" if column in words else "right")
+    for (name, method, _), members in groups.items():
         together = {"splits": [split for member in members for split in member["splits"]]}
-        accuracy = score(together, "test", "accuracy")
-        paper = {short: published("cifar_full", method, f"{name}.{short}") for short in ("acc", "ll", "ece")}
+        plain = _class_cells(together, "test")
+        paper = [cell(published("cifar_full", method, f"{name}.{short}")) for short in ("acc", "ll", "ece")]
         steps = [member["seconds_per_step"] for member in members if member["seconds_per_step"]]
+        holdout = members[0]["protocol"]["holdout"]
         table.add_row(
             name,
             method,
+            _other_settings(members[0]["protocol"]),
             f"{holdout} training images" if holdout else "test",
             str(len(together["splits"])),
-            cell(type(accuracy)(100 * accuracy.mean, 100 * accuracy.std)),
-            cell(paper["acc"]),
-            cell(score(together, "test", "log_likelihood"), 3),
-            cell(paper["ll"]),
-            cell(score(together, "test", "ece"), 3),
-            cell(paper["ece"]),
+            *(text for pair in zip(plain, paper, strict=True) for text in pair),
+            *_class_cells(together, "mirrored"),
             f"{np.mean([member['fit_seconds'] for member in members]):.0f}",
             f"{1000 * float(np.mean(steps)):.1f}" if steps else "–",
         )
     return table
+
+
+def _class_cells(result: Mapping[str, Any], view: str) -> tuple[str, str, str]:
+    """Accuracy, log-likelihood and calibration error of a view; dashes if it has not been scored for every seed."""
+    if not all(view in split for split in result["splits"]):
+        return ("–", "–", "–")
+    accuracy = score(result, view, "accuracy")
+    percent = Published(100 * accuracy.mean, 100 * accuracy.std)
+    return (cell(percent), cell(score(result, view, "log_likelihood"), 3), cell(score(result, view, "ece"), 3))
+
+
+def _other_settings(protocol: Mapping[str, Any]) -> str:
+    """Settings of a run on CIFAR that are not the defaults; what it is scored on has a column of its own."""
+    usual = {name: value for name, value in asdict(cifar.Protocol()).items() if name != "holdout"}
+    other = [f"{name} {protocol[name]}" for name in usual if name in protocol and protocol[name] != usual[name]]
+    return ", ".join(other) or "–"
 
 
 def large_table(results: Sequence[Mapping[str, Any]]) -> Table:

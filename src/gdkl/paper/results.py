@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import tempfile
+import warnings
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 
 from gdkl._version import __version__
-from gdkl.numerics import DataError, write_atomically
+from gdkl.numerics import DataError, DataWarning, write_atomically
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -41,13 +43,36 @@ def check_writable(folder: Path) -> None:
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result as JSON, atomically."""
+    """Write a result as JSON, atomically; a file of more splits is put aside, with a warning, and not replaced.
+
+    A trial of a few splits with other settings would otherwise cost the hours that a whole result took.
+    """
     content = json.dumps(result, indent=1) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _put_aside(path, len(result.get("splits", ())))
         write_atomically(path, lambda file: file.write(content.encode()))
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def _put_aside(path: Path, splits: int) -> None:
+    """Give another name to a result file that has more splits than the one that is to take its place."""
+    try:
+        there = len(read_result(path)["splits"])
+    except DataError:
+        return
+    if there <= splits:
+        return
+    names = (path.with_suffix(f".{there}-splits{more}.json") for more in chain([""], (f"-{i}" for i in count(2))))
+    target = next(name for name in names if not name.exists())
+    path.rename(target)
+    warnings.warn(
+        f"{path} had {there} splits, more than the {splits} of the new result: it was not replaced but renamed to "
+        f"{target.name}.",
+        DataWarning,
+        stacklevel=3,
+    )
 
 
 def read_result(path: Path) -> dict[str, Any]:

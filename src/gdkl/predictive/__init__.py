@@ -2,5 +2,15 @@
 
 from gdkl.predictive.classes import ClassPredictive, class_index
 from gdkl.predictive.gaussian import FloatArray, Predictive
+from gdkl.predictive.views import Views, count_views, image_views, mean_over_views
 
-__all__ = ["ClassPredictive", "FloatArray", "Predictive", "class_index"]
+__all__ = [
+    "ClassPredictive",
+    "FloatArray",
+    "Predictive",
+    "Views",
+    "class_index",
+    "count_views",
+    "image_views",
+    "mean_over_views",
+]

@@ -167,6 +167,26 @@ class Predictive:
             return values.reshape(self.shape)
         raise DataError(f"y has shape {values.shape}; this prediction is for targets of shape {self.shape}.")
 
+    def output(self, k: int) -> Predictive:
+        """The prediction of one of several targets alone, of shape ``(n,)``.
+
+        Args:
+            k: Number of the target, from 0; from the end if negative.
+
+        Raises:
+            OptionError: If there is no such target.
+
+        Example:
+            >>> p = Predictive.gaussian([[1.0, 2.0]], [[1.0, 4.0]], [[0.5, 3.0]])
+            >>> p.output(1).mean, p.output(1).std
+            (array([2.]), array([2.]))
+        """
+        count = self.shape[1] if len(self.shape) > 1 else 1
+        if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or not -count <= k < count:
+            raise OptionError(f"output({k!r}) is not there: the targets have the numbers 0 to {count - 1}.")
+        parts = (self.component_means, self.component_variances, self.component_latent_variances)
+        return Predictive(*(part.reshape(*part.shape[:2], count)[..., k] for part in parts))
+
     def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> Predictive:
         """The prediction for some of the points, picked as from an array: ``p[:10]``, ``p[mask]``."""
         if isinstance(rows, (int, np.integer)):

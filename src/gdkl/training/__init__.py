@@ -17,12 +17,14 @@ from gdkl.training.batches import (
 from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport, as_callbacks
 from gdkl.training.checkpoint import Checkpoint
 from gdkl.training.distributed import local_device, process_group
-from gdkl.training.full_batch import Decay, Schedule, TrainingOutcome, descend, train_full_batch
+from gdkl.training.full_batch import descend, train_full_batch
 from gdkl.training.graphs import GraphedStep
 from gdkl.training.image_batches import ImageBatches
 from gdkl.training.mini_batch import EpochProgress, MiniBatchSettings, train_mini_batch
-from gdkl.training.randomness import generator_state, seeded
+from gdkl.training.randomness import OwnRandomNumbers, generator_state, seeded
 from gdkl.training.rotation import CheckpointWarning, RotatingCheckpoint
+from gdkl.training.run import TrainingOutcome
+from gdkl.training.schedule import Decay, Schedule
 from gdkl.training.splits import SplitSampler
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "LeanAdam",
     "LoaderBatches",
     "MiniBatchSettings",
+    "OwnRandomNumbers",
     "ProgressDisplay",
     "RotatingCheckpoint",
     "Schedule",

@@ -239,7 +239,7 @@ class ArrayBatches(NumberedBatches):
 class LoaderBatches:
     """Batches as a DataLoader, or anything that can be iterated over again and again, yields them.
 
-    The order is the loader's own: pass one that shuffles, and give it a seeded generator for a repeatable fit.
+    The order is the loader's own: pass one that shuffles, and repeatably so if the run is to be repeatable.
 
     Args:
         loader: Yields pairs of rows and targets.
@@ -309,8 +309,12 @@ class LoaderBatches:
         return Batch(rows.index_select(0, order), targets.index_select(-1, order))
 
 
-def as_pair(item: Any) -> tuple[Any, Any]:
+def as_pair(item: Any, name: str = "a batch") -> tuple[Any, Any]:
     """What a loader yields, as rows and targets.
+
+    Args:
+        item: What it yields.
+        name: Of the batch, for the error.
 
     Raises:
         DataError: If it is not a pair.
@@ -320,7 +324,13 @@ def as_pair(item: Any) -> tuple[Any, Any]:
         (1, 2)
     """
     if not isinstance(item, (tuple, list)) or len(cast("list[Any]", item)) != 2:
-        kind = f"{len(cast('list[Any]', item))} parts" if isinstance(item, (tuple, list)) else type(item).__name__
-        raise DataError(f"a Dataset or DataLoader must yield pairs (x, y); got {kind}.")
+        if isinstance(item, (tuple, list)):
+            count = len(cast("list[Any]", item))
+            kind = f"has {count} part{'s' if count != 1 else ''}"
+        elif isinstance(item, dict):
+            kind = f"is a dict of {', '.join(map(repr, cast('dict[Any, Any]', item)))}"
+        else:
+            kind = f"is {type(item).__name__}"
+        raise DataError(f"{name} of the loader {kind}: it must be a pair (x, y) of rows and their targets.")
     first, second = cast("list[Any]", item)
     return first, second

@@ -16,14 +16,15 @@ class ImageBatches:
     """Labelled images that are normalised, cropped and flipped where they lie.
 
     Args:
-        images: uint8, ``(n, channels, height, width)``; copied to the device once, with a margin of black pixels.
+        images: ``(n, channels, height, width)``: uint8, or floats that are normalised already; copied to the device
+            once, with a margin of zeros: black, or what is normalised the mean colour.
         labels: Class numbers, ``(n,)``.
         batch_size: Images a step.
         seed: Of the order, the crops and the flips.
-        means: Of each channel, of pixels from 0 to 1.
-        deviations: Of each channel.
+        means: Of each channel, of pixels from 0 to 1; None for floats.
+        deviations: Of each channel; None for floats.
         device: Where to train.
-        margin: Pixels by which a crop may be off centre, filled with black; 0 for none.
+        margin: Pixels by which a crop may be off centre; 0 for none.
         flip: Whether half of the images are mirrored.
         world: Which of several processes this one is.
 
@@ -41,25 +42,28 @@ class ImageBatches:
         batch_size: int,
         seed: int,
         *,
-        means: Sequence[float],
-        deviations: Sequence[float],
+        means: Sequence[float] | None = None,
+        deviations: Sequence[float] | None = None,
         device: torch.device | str = "cpu",
         margin: int = 4,
         flip: bool = True,
         world: World = ALONE,
     ):
-        if images.dim() != 4 or images.dtype != torch.uint8 or labels.shape != images.shape[:1]:
+        given = means is not None and deviations is not None
+        if images.dim() != 4 or labels.shape != images.shape[:1] or given != (images.dtype == torch.uint8):
             raise DataError(
-                f"images must be uint8 (n, channels, height, width) with a label each; got {images.dtype} "
-                f"{tuple(images.shape)} and labels {tuple(labels.shape)}."
+                "images must be (n, channels, height, width) with a label each: uint8 with means and deviations, or "
+                f"normalised floats without; got {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}."
             )
         self.margin, self.flip, self.seed, self.world = margin, flip, seed, world
         self.shape = tuple(int(size) for size in images.shape[1:])
         self._padded = F.pad(images.to(device), (margin,) * 4)
         self._labels = labels.to(device)
-        # From a byte to a normalised pixel by one multiplication and one addition.
-        mean, deviation = (torch.tensor(values, device=device)[:, None, None] for values in (means, deviations))
-        self._factor, self._shift = 1 / (255 * deviation), -mean / deviation
+        self._scaling: tuple[Tensor, Tensor] | None = None
+        if means is not None and deviations is not None:
+            # From a byte to a normalised pixel by one multiplication and one addition.
+            mean, deviation = (torch.tensor(values, device=device)[:, None, None] for values in (means, deviations))
+            self._scaling = (1 / (255 * deviation), -mean / deviation)
         self._epochs = Epochs(len(images), batch_size, seed, world)
         # All of an epoch's positions are copied to the device at once: a copy a step would make the device wait.
         self._order: tuple[int, Tensor] | None = None
@@ -117,4 +121,7 @@ class ImageBatches:
         return self._normalised(picked)
 
     def _normalised(self, images: Tensor) -> Tensor:
-        return torch.addcmul(self._shift, images.float(), self._factor).flatten(1)
+        if self._scaling is None:
+            return images.flatten(1)
+        factor, shift = self._scaling
+        return torch.addcmul(shift, images.float(), factor).flatten(1)

@@ -17,9 +17,9 @@ from gdkl.objectives import ObjectiveValue
 from gdkl.training.batches import ALONE, World
 from gdkl.training.callbacks import Callback, ProgressDisplay, StepReport
 from gdkl.training.distributed import average, average_gradients, share_state, wait_for_all
-from gdkl.training.full_batch import Schedule, TrainingOutcome
-from gdkl.training.interrupts import InterruptGuard
 from gdkl.training.rotation import RotatingCheckpoint
+from gdkl.training.run import TrainingOutcome, copy_state, running, set_rates, tell
+from gdkl.training.schedule import Schedule
 
 #: Steps between looks at the objective on a GPU: each makes Python wait for the device.
 _LOOK_EVERY = {"cpu": 1, "cuda": 50}
@@ -95,43 +95,38 @@ def train_mini_batch(
     share_state(module, world)
     watched = list(callbacks) if world.rank == 0 else []
     watch = _Watch(device, first, schedule.n_iter)
-    snapshot = _copy_state(module)
-    for callback in watched:
-        callback.on_start(schedule.n_iter)
-    module.train()
+    snapshot = copy_state(module)
     step, stop = first, False
-    try:
-        with InterruptGuard() as guard:
-            while step < schedule.n_iter and not stop and not guard.requested:
-                for group in optimiser.param_groups:
-                    group["lr"] = schedule.rate(step) * group.get("rate", 1.0)
-                try:
-                    objective = loss(step)
-                    watch.add(step, objective)
-                    watch.look_if_due(step)
-                except NumericsError as error:
-                    return _failed(module, snapshot, error, step, first, settings)
-                if step % _SNAPSHOT_EVERY == 0:
-                    # The objective that was looked at last came from these very parameters.
-                    snapshot = _copy_state(module)
-                _descend(optimiser, objective, parameters, settings)
-                step += 1
-                if checkpoint is not None and world.rank == 0 and checkpoint.due(step) and watch.fine(module):
-                    checkpoint.save(step, module, optimiser, device)
-                stop = _report(watched, step, settings, objective, extra_values, steps_per_epoch)
+    with running(module, watched, schedule.n_iter) as guard:
+        while step < schedule.n_iter and not stop and not guard.requested:
+            set_rates(optimiser, schedule, step)
             try:
-                watch.look()
-                _require_finite_parameters(module, step)
+                objective = loss(step)
+                watch.add(step, objective)
+                watch.look_if_due(step)
             except NumericsError as error:
                 return _failed(module, snapshot, error, step, first, settings)
-            if checkpoint is not None and world.rank == 0 and step < schedule.n_iter:
-                # Stopped by the user or a callback: what was learned is kept.
+            if step % _SNAPSHOT_EVERY == 0:
+                # The objective that was looked at last came from these very parameters.
+                snapshot = copy_state(module)
+            _descend(optimiser, objective, parameters, settings)
+            step += 1
+            if checkpoint is not None and world.rank == 0 and checkpoint.due(step) and watch.fine(module):
                 checkpoint.save(step, module, optimiser, device)
-            return TrainingOutcome(step, interrupted=guard.requested, stopped=stop)
-    finally:
-        module.eval()
-        for callback in watched:
-            callback.on_end()
+            stop = tell(watched, step, schedule, objective, extra_values, epoch=step / steps_per_epoch)
+            if world.size > 1:
+                # What the first process was told counts for all.
+                wish = torch.tensor([float(stop)], device=objective.value.device)
+                stop = bool(average(wish, world) > 0)
+        try:
+            watch.look()
+            _require_finite_parameters(module, step)
+        except NumericsError as error:
+            return _failed(module, snapshot, error, step, first, settings)
+        if checkpoint is not None and world.rank == 0 and step < schedule.n_iter:
+            # Stopped by the user or a callback: what was learned is kept.
+            checkpoint.save(step, module, optimiser, device)
+        return TrainingOutcome(step, interrupted=guard.requested, stopped=stop)
 
 
 def _descend(
@@ -229,39 +224,6 @@ def _failed(
         stacklevel=3,
     )
     return TrainingOutcome(step, failed=True)
-
-
-def _report(
-    callbacks: Sequence[Callback],
-    step: int,
-    settings: MiniBatchSettings,
-    objective: ObjectiveValue,
-    extra_values: Callable[[], dict[str, Tensor]] | None,
-    steps_per_epoch: float,
-) -> bool:
-    """Tell the callbacks that are due; true if one of them wants to stop, in which case all processes do."""
-    schedule, world = settings.schedule, settings.world
-    due = [callback for callback in callbacks if step % callback.every == 0 or step == schedule.n_iter]
-    answers: list[bool] = []
-    if due:
-        with torch.no_grad():
-            quantities = {"objective": objective.value, **objective.terms}
-            if extra_values is not None:
-                quantities.update(extra_values())
-            means = torch.stack([value.double().mean() for value in quantities.values()]).tolist()
-        values = dict(zip(quantities, means, strict=True))
-        values["learning_rate"] = schedule.rate(step - 1)
-        values["epoch"] = step / steps_per_epoch
-        report = StepReport(step, schedule.n_iter, values)
-        answers = [bool(callback.on_step(report)) for callback in due]
-    if world.size == 1:
-        return any(answers)
-    wish = torch.tensor([float(any(answers))], device=objective.value.device)
-    return bool(average(wish, world) > 0)
-
-
-def _copy_state(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
 class EpochProgress(ProgressDisplay):

@@ -15,8 +15,9 @@ from gdkl.infinite.fused import compile as compiler
 from gdkl.infinite.fused.lower import lower
 from gdkl.infinite.fused.program import Program, UnsupportedError
 from gdkl.infinite.fused.source import DENSE_TILE, SQUARE, Options, Source, write
-from gdkl.infinite.network import InfiniteNetwork, Sequential
+from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.residual import Residual
+from gdkl.infinite.sequential import Sequential
 
 #: Blocks that one launch can have.
 MOST_BLOCKS = 2**31 - 1

@@ -1,0 +1,224 @@
+"""The classifier that the library is about: a deep kernel a class, with a guide."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpytorch.kernels import Kernel
+
+from gdkl.estimators.class_inputs import ImageScaler, TableScaler
+from gdkl.estimators.classifier_base import AnyModel
+from gdkl.estimators.guided_classifier import GuidedClassifier
+from gdkl.estimators.parts import FeatureNet
+from gdkl.estimators.sparse_classes import batch_guide, class_subset
+from gdkl.estimators.student_classifier import StudentClassifier
+from gdkl.estimators.validation import check_number
+from gdkl.guide import GuideKernel
+from gdkl.methods import ClassData, FittedModel, fit_gdkl_classes, fit_nngp_classes, fit_sparse_gdkl_classes
+from gdkl.numerics import OptionError
+from gdkl.training import BatchSource, Callback, StepReport
+
+_AUTO = "auto"
+
+#: Part of ``beta`` that counts with inducing points: three become the paper's 0.1.
+SPARSE_SHARE = 1 / 30
+
+#: Share of the guide's own probabilities in predictions of tables, chosen on splits that are in no table of results;
+#: docs/method.md has the figures.
+TABLE_GUIDE_SHARE = 0.75
+
+#: Rows of a table that take part in a step of guided training: more make a step of many classes slow, and no better.
+_ROWS_A_STEP = 256
+
+
+class GDKLClassifier(StudentClassifier, GuidedClassifier):
+    """Guided deep kernel learning of classes: features of a network, one exact Gaussian process a class over them.
+
+    Args:
+        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. With inducing points a
+            thirtieth of it counts: by default the paper's 0.1.
+        n_iter: Gradient steps; each sees a fresh random split of the rows.
+        likelihood: "dirichlet", or "gaussian" for a regression on ±1 a class.
+        guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a
+            small search over infinite networks (see ``guide_report_``), any `gdkl.infinite` network, any GPyTorch
+            kernel, or a function ``k(x1, x2)``. It sees scaled rows; a dense network or a GPyTorch kernel sees images
+            flat.
+        guide_scale: Output scale of the guide over a Gram of mean diagonal one; None to have it chosen by how well
+            the guide predicts held-out labels.
+        guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
+            the guide's, which is asked at the scale where it predicts best. 0 is the student alone, 1 the guide. None
+            for 0.75 on tables, and 0 for images, whose guides are far behind their students, with ``beta=0`` and with
+            inducing points, where no guide has seen all rows and more than 0 is refused. Latent functions are the
+            student's in any case.
+        feature_net: None for d-100-100-100-20 with ReLU (a wide ResNet-28-5 for images), a list of widths, a
+            `torch.nn.Module` (copied), or a function from the number of columns, or of channels, to one.
+        base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
+        inference: "exact": all rows at every step. "sparse": inducing points, batches and a softmax over sampled
+            latents in place of the Dirichlet likelihood, for any number of rows. "auto": exact while it fits in memory
+            and takes at most ten minutes here, or up to 2000 rows; see ``inference_``.
+        n_inducing: Number of inducing points of sparse inference; None for 128, for images 10 or one a class.
+        batch_size: Rows a step, half of which inform the guide about the others. None for 256 rows of a table and all
+            images; 512 and 256 with inducing points.
+        n_members: Members of a deep ensemble that shares one guide; probabilities are their mean.
+        calibrate: "loo" divides log probabilities by a temperature at which the guide alone suits the label of each row
+            given those of all others. The guide has learned no features from the labels, so that this is honest, and
+            it costs a step or two. "temperature" takes one that suits a held-out fifth of the rows; the model itself
+            is then fitted to all of them. It doubles the time. None leaves probabilities as they are. With inducing
+            points nothing is left out one by one: "loo" then keeps 5 % of the rows (200 to 2000) from training and
+            takes the temperature that suits them; of fewer than 1000 rows, and of a Dataset, DataLoader or list of
+            batches, it keeps none and leaves probabilities as they are. Labels are the same for any temperature.
+        augment: Whether the student follows its guide also on rows put together from two training rows, column by
+            column, which takes no labels; "auto" for tables only.
+        tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
+        patience: See ``tol``.
+        optimizer: "adam" or "sgd".
+        momentum: Of "sgd".
+        learning_rate: Falls tenfold at 60 % and 80 % of the steps.
+        weight_decay: On the network's weights.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        dtype: "auto" (float64; for images float32 networks, in bfloat16 on a GPU, under float64 algebra), "float32" or
+            "float64".
+        random_state: Seed of weights, splits, sampled latents and of the order in which a DataLoader shuffles; two fits
+            with one seed are equal, unless the loader draws from a generator of its own.
+        verbose: 1 shows progress on standard error.
+        callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
+            objects; a true answer ends training.
+        checkpoint_dir: Folder in which sparse inference keeps its state every half minute, the last two of it. The same
+            fit, started again with the same options, data and ``random_state`` (which must be given), goes on from
+            there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended. A
+            loader whose batches are not those of before is told of by a `gdkl.training.CheckpointWarning`.
+
+    Attributes after ``fit``:
+        guide_share_: Share of the guide's own probabilities that predictions have.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> m = GDKLClassifier(n_iter=50, random_state=0).fit(X, y)
+        >>> m.predict_proba(X).shape
+        (150, 3)
+        >>> bool(m.score(X, y) > 0.9)
+        True
+    """
+
+    guide_share_: float
+
+    def __init__(
+        self,
+        *,
+        beta: float = 3.0,
+        n_iter: int = 500,
+        likelihood: str = "dirichlet",
+        guide: GuideKernel | str | None = None,
+        guide_scale: float | None = None,
+        guide_share: float | None = None,
+        feature_net: FeatureNet = None,
+        base_kernel: Kernel | None = None,
+        inference: str = "auto",
+        n_inducing: int | None = None,
+        batch_size: int | None = None,
+        n_members: int = 1,
+        calibrate: str | None = "loo",
+        augment: bool | str = "auto",
+        tol: float | None = None,
+        patience: int | None = None,
+        optimizer: str = "adam",
+        momentum: float = 0.9,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 0.0,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback | Callable[[StepReport], bool | None]] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+    ):
+        self.beta = beta
+        self.n_iter = n_iter
+        self.likelihood = likelihood
+        self.guide = guide
+        self.guide_scale = guide_scale
+        self.guide_share = guide_share
+        self.feature_net = feature_net
+        self.base_kernel = base_kernel
+        self.inference = inference
+        self.n_inducing = n_inducing
+        self.batch_size = batch_size
+        self.n_members = n_members
+        self.calibrate = calibrate
+        self.augment = augment
+        self.tol = tol
+        self.patience = patience
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.checkpoint_dir = checkpoint_dir
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        check_number("beta", self.beta, low=0, strict=False)
+        if self.guide_scale is not None:
+            check_number("guide_scale", self.guide_scale, low=0, strict=True)
+        if self.guide_share is not None:
+            try:
+                check_number("guide_share", self.guide_share, low=0, strict=False)
+                check_number("guide_share", 1 - self.guide_share, low=0, strict=False)
+            except OptionError:
+                raise OptionError(
+                    f"guide_share={self.guide_share!r} is not allowed: use a number from 0 to 1."
+                ) from None
+        if self.augment not in (_AUTO, True, False):
+            raise OptionError(f"augment={self.augment!r} is not known: use True, False or 'auto'.")
+        self._check_guide()
+
+    def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        table = self.image_shape_ is None
+        rows_a_step = _ROWS_A_STEP if self.batch_size is None and table else self.batch_size
+        if (batches := self._in_batches(data, seed, guided=True, rows_a_step=rows_a_step)) is not None:
+            return replace(self._fit_sparse(batches[0], data.outputs, seed, callbacks), held_out=batches[1])
+        guide = self._fit_guide(data, seed, self.guide_scale)
+        options = self._student_options(data, seed, callbacks)
+        model = fit_gdkl_classes(
+            data.repeat(self.n_members),
+            guide,
+            options,
+            beta=self.beta,
+            rows_a_step=rows_a_step,
+            recombined=table if self.augment == _AUTO else bool(self.augment),
+        )
+        if self.calibrate == "loo":
+            model.left_out = guide.left_out()
+        if share := self._share_of_guide():
+            model.guide, model.guide_share = fit_nngp_classes(data, guide), share
+        return model
+
+    def _share_of_guide(self) -> float:
+        if self.guide_share is not None:
+            return float(self.guide_share)
+        return 0.0 if self.image_shape_ is not None or self.beta == 0 else TABLE_GUIDE_SHARE
+
+    def _adopt(
+        self, model: AnyModel, scaler: TableScaler | ImageScaler, sampling_seed: int, temperature: float
+    ) -> None:
+        super()._adopt(model, scaler, sampling_seed, temperature)
+        self.guide_share_ = model.guide_share if isinstance(model, FittedModel) else 0.0
+
+    def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        if self.guide_share:
+            raise OptionError(
+                f"guide_share={self.guide_share!r} needs exact inference, as with inducing points no guide has seen "
+                "all rows: leave it at None, or use inference='exact'."
+            )
+        subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
+        guide = batch_guide(self._fit_guide(subset, seed, self.guide_scale), self._likelihood)
+        options = self._sparse_student(subset, source, seed, callbacks)
+        return fit_sparse_gdkl_classes(source, guide, options, beta=SPARSE_SHARE * self.beta)

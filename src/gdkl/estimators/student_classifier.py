@@ -1,0 +1,73 @@
+"""What classifiers that train a network have in common: GDKL, DKL and the plain network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gdkl.estimators.classifier_base import ClassifierBase, check_likelihood
+from gdkl.estimators.parts import image_network_builder, network_builder
+from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, held_out_labels
+from gdkl.estimators.student import TABLE_BATCH, TABLE_POINTS, StudentOptions, sparse_precisions
+from gdkl.estimators.validation import check_number
+from gdkl.methods import ClassData, DeepKernelOptions, held_out_rows
+from gdkl.numerics import OptionError
+from gdkl.training import Batch, BatchSource, Callback, TensorBatches
+
+_OPTIMISERS = ("adam", "sgd")
+
+
+class StudentClassifier(StudentOptions, ClassifierBase):
+    """What GDKL, DKL and the plain network have in common: the student's options."""
+
+    optimizer: str
+    momentum: float
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if self.optimizer not in _OPTIMISERS:
+            raise OptionError(f"optimizer={self.optimizer!r} is not known: use one of {', '.join(_OPTIMISERS)}.")
+        check_number("momentum", self.momentum, low=0, strict=False)
+        if self.momentum >= 1:
+            raise OptionError(f"momentum={self.momentum!r} is not allowed: use a number below 1.")
+        check_likelihood(getattr(self, "likelihood", "dirichlet"))
+
+    def _student_options(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> DeepKernelOptions:
+        if self.image_shape_ is None:
+            build = network_builder(self.feature_net)
+        else:
+            build = image_network_builder(self.feature_net, self.image_shape_, data.targets.dtype)
+        options = self._options(seed, callbacks, build)
+        return replace(options, momentum=self.momentum if self.optimizer == "sgd" else None)
+
+    def _in_batches(
+        self, data: ClassData, seed: int, *, guided: bool, rows_a_step: int | None = None
+    ) -> tuple[TensorBatches, Batch | None] | None:
+        """The data in batches, where inducing points are to be used, and rows kept from them for a temperature.
+
+        Args:
+            data: All of it.
+            seed: Of the order and of what is kept.
+            guided: As for `gdkl.methods.exact_cost`.
+            rows_a_step: Rows that a step of exact inference would see.
+        """
+        device, algebra = data.rows.device, data.targets.dtype
+        if not self._is_sparse(data.n, data.outputs, device, algebra, guided=guided, rows_a_step=rows_a_step):
+            return None
+        network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
+        rows, labels = data.rows[0].to(network), data.labels[0]
+        if self.calibrate != "loo" or not (count := held_out_rows(data.n)):
+            return TensorBatches(rows, labels, self._batch_size(), seed), None
+        kept, used = held_out_labels(labels, count, seed)
+        return TensorBatches(rows[used], labels[used], self._batch_size(), seed), Batch(rows[kept], labels[kept])
+
+    def _batch_size(self) -> int:
+        size = getattr(self, "batch_size", None)
+        return size or (TABLE_BATCH if self.image_shape_ is None else IMAGE_BATCH)
+
+    def _sparse_student(self, data: ClassData, source: BatchSource, seed: int, callbacks: Sequence[Callback]) -> Any:
+        """Options of training over batches; ``data`` is some of the rows."""
+        points = TABLE_POINTS if self.image_shape_ is None else max(IMAGE_POINTS, data.outputs)
+        options = self._student_options(data, seed, callbacks)
+        return self._sparse_options(options, source.rows, data.targets.dtype, points=points)

@@ -1,0 +1,77 @@
+"""Parameters of layers, checked: numbers, whole numbers, sizes for height and width."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gdkl.numerics import OptionError
+
+
+def finite_number(value: float, name: str, *, least: float = -math.inf) -> float:
+    """A parameter as a float, refused if it is not finite or too small.
+
+    Raises:
+        OptionError: If the value is not allowed.
+
+    Example:
+        >>> finite_number(2, "weight_var", least=0.0)
+        2.0
+    """
+    try:
+        if isinstance(value, str | bytes | bool | np.bool_):
+            raise TypeError("not a number, though float() would take it")
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise OptionError(f"{name} must be a number; got {value!r}.") from error
+    if not math.isfinite(number) or number < least:
+        bound = "finite" if least == -math.inf else f"finite and at least {least:g}"
+        raise OptionError(f"{name} must be {bound}; got {value!r}.")
+    return number
+
+
+def whole_number(value: Any, name: str, *, least: int) -> int:
+    """A parameter as an int, from any whole number.
+
+    Raises:
+        OptionError: If the value is not a whole number, or too small.
+
+    Example:
+        >>> whole_number(1e6, "memory", least=1)
+        1000000
+    """
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value != int(value) or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return int(value)
+
+
+def plain_sizes(value: Any, name: str) -> Any:
+    """A size for height and width with Python's own whole numbers in place of NumPy's.
+
+    Raises:
+        OptionError: If the value is True or False.
+
+    Example:
+        >>> plain_sizes(np.int64(3), "kernel_size")
+        3
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(plain_sizes(size, name) for size in value)
+    if isinstance(value, bool | np.bool_):
+        raise OptionError(f"{name} must be a whole number, or two of them; got {value!r}.")
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def shown_sizes(pair: Any) -> Any:
+    """A size as it may be given: one number where height and width agree.
+
+    Example:
+        >>> shown_sizes((3, 3)), shown_sizes((3, 2)), shown_sizes("same")
+        (3, (3, 2), 'same')
+    """
+    return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else pair

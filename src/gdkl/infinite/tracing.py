@@ -1,0 +1,54 @@
+"""A torch network as a graph of its operations, in which changes in place are told from new tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx, nn
+
+#: Operators that change the tensor on their left, under which other names see the change too.
+IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul)
+
+
+class Tracer(fx.Tracer):
+    """Traces into the user's modules, and stops at those of torch."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether a module is a layer, and not put together from layers."""
+        # A subclass that computes something else is no such layer any more.
+        own = type(m).forward in (nn.Linear.forward, nn.Conv2d.forward)
+        return own or super().is_leaf_module(m, module_qualified_name)
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """What stands for the result of an operation."""
+        return _Proxy(node, self)
+
+
+class _Proxy(fx.Proxy):
+    """Stands for a tensor while a network is traced, and tells ``a += b`` from ``a = a + b``.
+
+    torch's own takes both for the latter, with which another name for the same tensor would not see the change.
+    """
+
+    def _changed(self, by: Callable[..., Any], other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", by, (self, other), {})
+
+    def __iadd__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.isub, other)
+
+    def __imul__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.itruediv, other)
+
+    def __ipow__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.ipow, other)
+
+    def __imatmul__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.imatmul, other)
