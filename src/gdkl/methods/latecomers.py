@@ -2,7 +2,7 @@
 
 A student learns the rows that it is trained on by heart, and takes its noise down with them: nothing that it says of
 them tells how wrong it is on new ones. To keep rows from it for good is dear where there are few (a tenth of Energy's
-691: a root mean square error larger by a third). So a tenth is kept for the first half of training alone. How much a
+691: errors larger by a third on one of two splits). So a tenth is kept for the first half of training alone. How much a
 student errs on new rows is settled by then, as measured, though not yet how much it thinks it does.
 
 So few rows are poor witnesses on their own: 30 tell a variance to a quarter. But a row that is hard for the student is
