@@ -272,10 +272,11 @@ def test_an_ensemble_is_the_mean_of_its_members(name):
         pytest.skip("an NNGP has nothing random to make members of")
     X, y = table(50)
     model = MAKERS[name](n_members=3, calibrate=None, **_alone(name)).fit(X[:40], y[:40])
-    latents = model.model_.marginals(model._scaled_rows(X[40:]))
+    [rows] = model._scaled_views(X[40:])
+    latents = model.model_.marginals(rows)
     assert latents.mean.shape == (3, 3, 10)
     assert float(latents.mean.std(dim=0).min()) > 0
-    members = model._member_log_probs(model.model_, model._scaled_rows(X[40:]), model.sampling_seed_)[0].exp()
+    members = model._member_log_probs(model.model_, rows, model.sampling_seed_)[0].exp()
     np.testing.assert_allclose(model.predict_proba(X[40:]), members.mean(dim=0).T, atol=1e-12)
 
 

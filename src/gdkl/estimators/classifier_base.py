@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -34,7 +34,7 @@ from gdkl.estimators.validation import check_number, check_row_count, refuse_fit
 from gdkl.gp import ClassLikelihood, LeftOut, base_samples, class_log_probs
 from gdkl.methods import ClassData, FittedModel, FittedNetwork
 from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
-from gdkl.predictive import ClassPredictive, FloatArray
+from gdkl.predictive import ClassPredictive, FloatArray, Views, image_views
 from gdkl.training import BatchSource, Callback
 
 #: Latents sampled for a prediction.
@@ -63,6 +63,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
     """
 
     calibrate: str | None
+    views: str
     #: Words that ``calibrate`` takes.
     _calibrations: ClassVar[tuple[str, ...]] = ("temperature", "loo")
 
@@ -112,6 +113,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         check_number("verbose", self.verbose, low=0, strict=False, integer=True, boolean=True)
         self._check_options()
         _check_calibration(self.calibrate, self._calibrations)
+        _check_views(self.views)
         device = resolve_device(self.device)
         if is_stream(X, y):
             with torch.inference_mode(False), torch.enable_grad():
@@ -119,6 +121,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             return self
         refuse_malformed_batches(X, y)
         scaler, rows = self._read_training_rows(X)
+        self._require_images_for_views()
         classes, labels = check_labels(self, y, len(rows))
         self.classes_ = classes
         seed, callbacks = draw_seed(self.random_state), self._callbacks()
@@ -154,6 +157,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         wanted = getattr(self, "checkpoint_dir", None) is not None
         told = first_pass(loader, labels=True, seed=seed, fingerprint=wanted)
         scaler = read_class_loader(self, told)
+        self._require_images_for_views()
         check_row_count(told.rows)
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         source = class_loader(loader, told, scaler, self.classes_, device, network)
@@ -267,12 +271,17 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
 
         Where a guide has a share of the probabilities (`GDKLClassifier`), the latent functions are the student's alone.
         """
-        rows = self._scaled_rows(X)
-        log_probs, mean, variance = self._member_log_probs(self.model_, rows, self.sampling_seed_)
-        # Law of total variance over the members.
+        wholes: list[Tensor] = []
+        latents: list[tuple[Tensor, Tensor]] = []
+        for rows in self._scaled_views(X):
+            log_probs, mean, variance = self._member_log_probs(self.model_, rows, self.sampling_seed_)
+            wholes.append(self._with_guide(self.model_, log_probs, rows, self.sampling_seed_))
+            latents.append((mean, variance))
+        mean, variance = (torch.cat(part) for part in zip(*latents, strict=True))
+        # Law of total variance over the members and views.
         total = variance.mean(dim=0) + mean.var(dim=0, correction=0)
         return ClassPredictive(
-            to_numpy(self._with_guide(self.model_, log_probs, rows, self.sampling_seed_)[0]).T / self.temperature_,
+            to_numpy(_mixture(torch.cat(wholes))[0]).T / self.temperature_,
             self.classes_,
             to_numpy(mean.mean(dim=0)).T,
             to_numpy(total).T,
@@ -290,18 +299,27 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """The most probable label of each row."""
         return self.predict_distribution(X).mode
 
-    def _scaled_rows(self, X: Any) -> Tensor:
+    def _scaled_views(self, X: Any) -> Iterator[Tensor]:
+        """Scaled rows ``(1, m, d)``; of images, one such tensor for each view that predictions are averaged over."""
         self._require_fitted()
+        _check_views(self.views)
         scaler = self.scaler_
-        if is_image_batch(X):
-            images, integers = read_images(self, X, reset=False)
-            if not isinstance(scaler, ImageScaler):
-                raise DataError("X is 4-D, and the model was fitted to a table: pass rows in 2-D.")
-            scaler.check_kind(images, integers)
-            rows: NDArray[Any] = scaler.rows(images)
-        else:
-            rows = scaler.rows(read_table(self, X, reset=False))  # pyright: ignore[reportArgumentType]
+        if not is_image_batch(X):
+            yield self._as_rows(scaler.rows(read_table(self, X, reset=False)))  # pyright: ignore[reportArgumentType]
+            return
+        images, integers = read_images(self, X, reset=False)
+        if not isinstance(scaler, ImageScaler):
+            raise DataError("X is 4-D, and the model was fitted to a table: pass rows in 2-D.")
+        scaler.check_kind(images, integers)
+        for view in image_views(images, Views(self.views)):
+            yield self._as_rows(scaler.rows(view))
+
+    def _as_rows(self, rows: NDArray[Any]) -> Tensor:
         return torch.as_tensor(rows, dtype=self._precisions()[0], device=self._model_device()).unsqueeze(0)
+
+    def _require_images_for_views(self) -> None:
+        if self.image_shape_ is None and self.views != Views.PLAIN:
+            raise OptionError(f"views={self.views!r} is for images: leave it at 'plain' for tables.")
 
     def _model_device(self) -> torch.device:
         model = self.model_
@@ -337,6 +355,11 @@ def _rows_of(data: ClassData, rows: NDArray[np.int64]) -> ClassData:
         data.labels[:, index],
         data.likelihood,
     )
+
+
+def _check_views(views: Any) -> None:
+    if views not in tuple(Views):
+        raise OptionError(f"views={views!r} is not known: use one of {', '.join(Views)}.")
 
 
 def _check_calibration(calibrate: Any, words: tuple[str, ...]) -> None:

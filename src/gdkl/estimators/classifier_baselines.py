@@ -13,7 +13,7 @@ from gdkl.estimators.classifier_base import check_likelihood
 from gdkl.estimators.guided_classifier import GuidedClassifier
 from gdkl.estimators.parts import FeatureNet
 from gdkl.estimators.sparse_classes import class_subset
-from gdkl.estimators.student_classifier import StudentClassifier
+from gdkl.estimators.student_classifier import CROP, StudentClassifier
 from gdkl.gp import ExactPosterior, leave_one_out
 from gdkl.guide import GuideKernel
 from gdkl.methods import (
@@ -25,6 +25,7 @@ from gdkl.methods import (
     fit_nngp_classes,
     fit_sparse_dkl_classes,
 )
+from gdkl.numerics import OptionError
 from gdkl.training import BatchSource, Callback, StepReport
 
 
@@ -42,6 +43,8 @@ class DKLClassifier(StudentClassifier):
         n_members: As for `GDKLClassifier`.
         calibrate: As for `GDKLClassifier`, but None by default, as published; "loo" is by the model's own predictions,
             whose features have seen every label.
+        augment: Crops and mirror images, as for images in `GDKLClassifier`; False by default.
+        views: As for `GDKLClassifier`.
         tol: As for `GDKLClassifier`.
         patience: As for `GDKLClassifier`.
         optimizer: As for `GDKLClassifier`.
@@ -74,6 +77,8 @@ class DKLClassifier(StudentClassifier):
         batch_size: int | None = None,
         n_members: int = 1,
         calibrate: str | None = None,
+        augment: bool | str = False,
+        views: str = "plain",
         tol: float | None = None,
         patience: int | None = None,
         optimizer: str = "adam",
@@ -96,6 +101,8 @@ class DKLClassifier(StudentClassifier):
         self.batch_size = batch_size
         self.n_members = n_members
         self.calibrate = calibrate
+        self.augment = augment
+        self.views = views
         self.tol = tol
         self.patience = patience
         self.optimizer = optimizer
@@ -119,7 +126,13 @@ class DKLClassifier(StudentClassifier):
             model.left_out = leave_one_out(posterior.factor, posterior.weights, data.label_targets, posterior.noise)
         return model
 
+    def _check_options(self) -> None:
+        super()._check_options()
+        if self.augment not in (True, False, CROP):
+            raise OptionError(f"augment={self.augment!r} is not known: use True, False or 'crop'.")
+
     def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
+        self._refuse_to_alter_a_loader(source)
         subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
         options = self._sparse_student(subset, source, seed, callbacks)
         return fit_sparse_dkl_classes(source, n_classes, options, likelihood=self._likelihood)
@@ -132,6 +145,7 @@ class NNGPClassifier(GuidedClassifier):
         likelihood: As for `GDKLClassifier`.
         guide: As for `GDKLClassifier`.
         calibrate: As for `GDKLClassifier`, but None by default, as published.
+        views: As for `GDKLClassifier`.
         device: As for `GDKLClassifier`.
         dtype: As for `GDKLClassifier`.
         random_state: Seed of the splits that the scale is chosen by, and of the sampled latents.
@@ -150,6 +164,7 @@ class NNGPClassifier(GuidedClassifier):
         likelihood: str = "dirichlet",
         guide: GuideKernel | str | None = None,
         calibrate: str | None = None,
+        views: str = "plain",
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
@@ -158,6 +173,7 @@ class NNGPClassifier(GuidedClassifier):
         self.likelihood = likelihood
         self.guide = guide
         self.calibrate = calibrate
+        self.views = views
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
@@ -183,6 +199,7 @@ class NNClassifier(StudentClassifier):
         feature_net: As for `GDKLClassifier`; a linear layer from its features to the classes is added.
         n_members: As for `GDKLClassifier`.
         calibrate: "temperature" as for `GDKLClassifier`, or None.
+        views: As for `GDKLClassifier`.
         tol: As for `GDKLClassifier`.
         patience: As for `GDKLClassifier`.
         optimizer: As for `GDKLClassifier`.
@@ -211,6 +228,7 @@ class NNClassifier(StudentClassifier):
         feature_net: FeatureNet = None,
         n_members: int = 1,
         calibrate: str | None = None,
+        views: str = "plain",
         tol: float | None = None,
         patience: int | None = None,
         optimizer: str = "adam",
@@ -227,6 +245,7 @@ class NNClassifier(StudentClassifier):
         self.feature_net = feature_net
         self.n_members = n_members
         self.calibrate = calibrate
+        self.views = views
         self.tol = tol
         self.patience = patience
         self.optimizer = optimizer

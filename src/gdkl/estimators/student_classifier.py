@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from gdkl.estimators.classifier_base import ClassifierBase, check_likelihood
 from gdkl.estimators.parts import image_network_builder, network_builder
 from gdkl.estimators.sparse_classes import IMAGE_BATCH, IMAGE_POINTS, held_out_labels
@@ -13,7 +15,13 @@ from gdkl.estimators.student import TABLE_BATCH, TABLE_POINTS, StudentOptions, s
 from gdkl.estimators.validation import check_number
 from gdkl.methods import ClassData, DeepKernelOptions, held_out_rows
 from gdkl.numerics import OptionError
-from gdkl.training import Batch, BatchSource, Callback, TensorBatches
+from gdkl.training import Batch, BatchSource, Callback, ImageBatches, LoaderBatches, TensorBatches
+
+#: ``augment`` for crops without mirror images.
+CROP = "crop"
+
+#: How far a crop may be off centre, as part of the image's shorter side: four pixels of 32.
+_MARGIN = 1 / 8
 
 _OPTIMISERS = ("adam", "sgd")
 
@@ -23,6 +31,7 @@ class StudentClassifier(StudentOptions, ClassifierBase):
 
     optimizer: str
     momentum: float
+    augment: bool | str = False
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -43,7 +52,7 @@ class StudentClassifier(StudentOptions, ClassifierBase):
 
     def _in_batches(
         self, data: ClassData, seed: int, *, guided: bool, rows_a_step: int | None = None
-    ) -> tuple[TensorBatches, Batch | None] | None:
+    ) -> tuple[TensorBatches | ImageBatches, Batch | None] | None:
         """The data in batches, where inducing points are to be used, and rows kept from them for a temperature.
 
         Args:
@@ -53,14 +62,48 @@ class StudentClassifier(StudentOptions, ClassifierBase):
             rows_a_step: Rows that a step of exact inference would see.
         """
         device, algebra = data.rows.device, data.targets.dtype
-        if not self._is_sparse(data.n, data.outputs, device, algebra, guided=guided, rows_a_step=rows_a_step):
+        if self._alters_images():
+            if self.inference == "exact":
+                raise OptionError(
+                    f"augment={self.augment!r} alters images at every step, and exact inference needs them all as they "
+                    "are: use inference='sparse' or 'auto', or leave augment alone."
+                )
+            self.inference_ = "sparse"
+        elif not self._is_sparse(data.n, data.outputs, device, algebra, guided=guided, rows_a_step=rows_a_step):
             return None
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         rows, labels = data.rows[0].to(network), data.labels[0]
         if self.calibrate != "loo" or not (count := held_out_rows(data.n)):
-            return TensorBatches(rows, labels, self._batch_size(), seed), None
+            return self._batches(rows, labels, seed), None
         kept, used = held_out_labels(labels, count, seed)
-        return TensorBatches(rows[used], labels[used], self._batch_size(), seed), Batch(rows[kept], labels[kept])
+        return self._batches(rows[used], labels[used], seed), Batch(rows[kept], labels[kept])
+
+    def _batches(self, rows: Tensor, labels: Tensor, seed: int) -> TensorBatches | ImageBatches:
+        if self.image_shape_ is None or not self._alters_images():
+            return TensorBatches(rows, labels, self._batch_size(), seed)
+        return ImageBatches(
+            rows.unflatten(1, self.image_shape_),
+            labels,
+            self._batch_size(),
+            seed,
+            device=rows.device,
+            margin=max(1, round(_MARGIN * min(self.image_shape_[1:]))),
+            flip=self.augment is True,
+        )
+
+    def _alters_images(self) -> bool:
+        """Whether every step sees its images cropped, and maybe mirrored."""
+        if self.image_shape_ is None:
+            if self.augment == CROP:
+                raise OptionError("augment='crop' is for images: a table has nothing to crop.")
+            return False
+        return self.augment is True or self.augment == CROP
+
+    def _refuse_to_alter_a_loader(self, source: BatchSource) -> None:
+        if self._alters_images() and isinstance(source, LoaderBatches):
+            raise OptionError(
+                f"augment={self.augment!r} is for images in an array: let the Dataset or DataLoader alter its own."
+            )
 
     def _batch_size(self) -> int:
         size = getattr(self, "batch_size", None)
