@@ -10,8 +10,8 @@ from gdkl import GDKLRegressor
 from gdkl.gp import ExactPosterior
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
-from gdkl.methods import DeepKernelOptions, TrainingData, fit_gdkl, spare_rows, with_held_out_noise
-from gdkl.methods.held_out_noise import most_probable_noise
+from gdkl.methods import DeepKernelOptions, TrainingData, fit_gdkl
+from gdkl.methods.held_out_noise import most_probable_noise, spare_rows, with_held_out_noise
 from gdkl.training import Schedule
 
 

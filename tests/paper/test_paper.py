@@ -10,7 +10,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from gdkl import GdklError, GPRegressor, NNGPRegressor, datasets
+from gdkl import GdklError, GDKLRegressor, GPRegressor, NNGPRegressor, datasets, metrics
+from gdkl.estimators.common import draw_seed
 from gdkl.numerics import DataWarning
 from gdkl.paper import published, read_result, uci, uci_table, write_result
 
@@ -58,6 +59,19 @@ def test_the_batch_scores_as_the_estimator_does(small, method, estimator):
         scores = result["splits"][seed]["test"]
         assert scores["log_likelihood"] == pytest.approx(p.log_prob(small.y[test]).mean(), rel=1e-4)
         assert scores["rmse"] == pytest.approx(np.sqrt(((p.mean - small.y[test]) ** 2).mean()), rel=1e-4)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_the_librarys_own_settings_are_those_of_the_estimator(small, monkeypatch, members):
+    """One split of the experiment is the very model that a user gets who asks for nothing but fewer steps."""
+    monkeypatch.setattr(uci, "ENSEMBLE_MEMBERS", members)
+    method = uci.Method.GDKL_FAST if members == 1 else uci.Method.GDKL_ENSEMBLE
+    protocol = uci.Protocol(seeds=1, fast_iterations=30, network_seed=draw_seed(5))
+    scores = uci.run("boston", method, protocol, device=CPU)["splits"][0]["test"]
+    train, test = datasets.published_split(40, 0)
+    model = GDKLRegressor(n_iter=30, n_members=members, random_state=5).fit(small.X[train], small.y[train])
+    expected = metrics.summary(model.predict_distribution(small.X[test]), small.y[test])
+    assert scores == pytest.approx(expected, rel=1e-6)
 
 
 def test_an_ensemble_scores_as_the_mixture_of_its_own_splits_networks(small, monkeypatch):

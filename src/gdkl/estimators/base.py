@@ -40,7 +40,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
     Attributes after ``fit``:
         history_: DataFrame, one row a logged step.
         n_iter_: Steps done.
-        noise_: Variance of the observation noise in the target's units, a number or one an output.
+        noise_: Variance of new observations around the function, as predictions have it, in the target's units; a
+            number or one an output.
         n_features_in_, feature_names_in_: As everywhere in scikit-learn.
     """
 

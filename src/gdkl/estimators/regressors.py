@@ -16,21 +16,17 @@ from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
 from gdkl.guide import GuideKernel, as_kernel_function, ask_contexts, fit_batch_guide, fit_guide, subset_size
 from gdkl.methods import (
-    DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
-    DEFAULT_SPLIT_POOL,
     DEFAULT_STEPS,
     FittedModel,
     TrainingData,
+    fast_options,
+    fit_calibrated_gdkl,
     fit_dkl,
-    fit_gdkl,
     fit_gp,
     fit_nngp,
     fit_sparse_dkl,
     fit_sparse_gdkl,
-    guided_noise_start,
-    spare_rows,
-    with_held_out_noise,
 )
 from gdkl.numerics import OptionError, resolve_device, resolve_dtype
 from gdkl.training import ArrayBatches, Batch, BatchSource, Callback, Schedule, StepReport, TensorBatches
@@ -56,14 +52,15 @@ _SCHEDULES = {"fast": Schedule.fast, "published": Schedule}
 class GDKLRegressor(DeepKernelRegressor):
     """Guided deep kernel learning: learns features like a network, knows what it does not know like its guide.
 
-    From 1000 rows on, 5 % of them (at least 100) are kept from training: the noise of predictions is the one that makes
-    them most probable.
+    A network learns its rows by heart, so the noise of predictions comes from rows that it has not learned yet. With
+    exact inference and fewer than 1000 rows a tenth of them join training half-way: how far the model is off on them by
+    then, beside its guide, says how far it is off on new ones. From 1000 rows on, 5 % (at least 100) are kept from
+    training, and the noise is the one that makes them most probable.
 
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. With inducing points a
             hundredth of it counts: there the guide knows far fewer rows than the student.
-        n_iter: Gradient steps; each sees a random split of the rows. On a few hundred rows without much noise 2000 may
-            be too many: see "Overconfident intervals" in README.
+        n_iter: Gradient steps; each sees a random split of the rows.
         guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, any
             `gdkl.infinite` network, any GPyTorch kernel, or a function ``k(x1, x2)``. It sees scaled rows.
         feature_net: None for d-100-100-100-20 with ReLU, a list of widths, a `torch.nn.Module` (copied), or a
@@ -80,7 +77,7 @@ class GDKLRegressor(DeepKernelRegressor):
         learning_rate: Adam's highest; with inducing points, which the features must not leave behind, a third of it.
         schedule: "fast": the rate climbs for a twentieth of the steps and falls along a cosine, kernel and noise go
             three times as fast. "published": the paper's, which falls tenfold at 60 % and 80 %; with ``n_iter=7000,
-            learning_rate=0.01`` its protocol.
+            learning_rate=0.01`` its protocol, but for the noise.
         weight_decay: On the network's weights.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64), "float32" or "float64".
@@ -161,15 +158,11 @@ class GDKLRegressor(DeepKernelRegressor):
         return _SCHEDULES[self.schedule](int(self.n_iter), self.learning_rate)
 
     def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        kept, held_out = spare_rows(data, seed)
-        guide = fit_guide(as_kernel_function(guide_kernel(self.guide)), kept.rows, kept.targets)
-        options = replace(self._options(seed, callbacks), noise_start=guided_noise_start(guide))
+        options = self._options(seed, callbacks)
         if self.schedule == "fast":
-            options = replace(options, kernel_rate=DEFAULT_KERNEL_RATE, split_pool=DEFAULT_SPLIT_POOL)
-        model = fit_gdkl(kept.repeat(self.n_members), guide, options, beta=self.beta)
-        if held_out is None:
-            return model
-        return with_held_out_noise(model, data.repeat(self.n_members), held_out)
+            options = fast_options(options, int(self.n_iter), self.learning_rate)
+        kernel = as_kernel_function(guide_kernel(self.guide))
+        return fit_calibrated_gdkl(data, kernel, options, beta=self.beta, times=int(self.n_members))
 
     def _fit_sparse(
         self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]

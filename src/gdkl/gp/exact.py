@@ -106,6 +106,14 @@ class ExactPosterior:
         covariance = prior - whitened.mT @ whitened
         return mean, 0.5 * (covariance + covariance.mT)
 
+    @torch.no_grad()
+    def left_out_variances(self) -> Tensor:
+        """Variance of each training target given all others, ``(members, outputs, n)``.
+
+        With C = K + σ²I it is 1 / diag(C⁻¹), the noise of conditioning included.
+        """
+        return torch.cholesky_inverse(self.factor).diagonal(dim1=-2, dim2=-1).reciprocal()
+
     def _project(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """K(new, train) and L⁻¹K(train, new)."""
         cross = self.kernel.cross(features.unsqueeze(-3), self.features.unsqueeze(-3))

@@ -51,8 +51,10 @@ class TrainingData:
         return TrainingData(self.rows[index : index + 1], self.targets[index : index + 1])
 
     def repeat(self, members: int) -> TrainingData:
-        """The same data for several members, without copying it."""
-        return TrainingData(self.rows.expand(members, -1, -1), self.targets.expand(members, -1, -1))
+        """The same data for several members a fit: all fits once, and then all again; that of one fit is not copied."""
+        if self.members == 1:
+            return TrainingData(self.rows.expand(members, -1, -1), self.targets.expand(members, -1, -1))
+        return TrainingData(self.rows.repeat(members, 1, 1), self.targets.repeat(members, 1, 1))
 
     def take(self, index: Tensor) -> TrainingData:
         """Some of the rows of every fit, by their positions."""

@@ -18,8 +18,17 @@ from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.guided_step import guided_step, is_halved
+from gdkl.methods.latecomers import Latecomers
 from gdkl.nets import MLP
-from gdkl.numerics import DEFAULT_BUDGET, halves_pay, one_blas_thread, rows_per_chunk, shared_by_threads, threads_for
+from gdkl.numerics import (
+    DEFAULT_BUDGET,
+    OptionError,
+    halves_pay,
+    one_blas_thread,
+    rows_per_chunk,
+    shared_by_threads,
+    threads_for,
+)
 from gdkl.objectives import ObjectiveValue, distillation, guided, predictive
 from gdkl.training import SplitSampler
 
@@ -69,6 +78,7 @@ def fit_gdkl(
     *,
     beta: float = 1.0,
     objective: SplitObjective = SplitObjective.GUIDED,
+    latecomers: Latecomers | None = None,
 ) -> FittedModel:
     """Train a deep kernel to match what the guide believes about held-out rows once their labels are seen.
 
@@ -78,15 +88,28 @@ def fit_gdkl(
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term.
         objective: What is minimised over the splits.
+        latecomers: Rows that join half-way, and what they are to remember; such a run cannot be resumed.
     """
+    if latecomers is not None and options.checkpoint is not None:
+        raise OptionError(
+            "a fit with latecomers keeps no checkpoint: what they have seen of the student would be lost."
+        )
     with use_of_threads(data, options, objective) as spare:
 
         def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
             sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
+            join = 0
+            if latecomers is not None:
+                join, early = latecomers.join(options.schedule.n_iter), latecomers.others
+                sampler = SplitSampler(len(early), data.members, options.seed, data.rows.device, rows=early)
             ahead: Iterator[tuple[Split, Marginals]] | None = None
 
             def loss(step: int) -> ObjectiveValue:
-                nonlocal ahead
+                nonlocal ahead, sampler
+                if latecomers is not None and step == join:
+                    latecomers.meet(data, model.network, model.kernel, model.noise().detach())
+                    sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
+                    ahead = guided_splits(guide, sampler, spare, pool=options.split_pool)
                 # Made at the first step that is asked for, which in a resumed run is a later one.
                 ahead = ahead or guided_splits(guide, sampler, spare, pool=options.split_pool, start=step)
                 split, p = next(ahead)

@@ -8,7 +8,8 @@ protein, a tenth of the training rows for trial: no better log-likelihood, a roo
 10 %).
 
 With exact inference on 1000 rows of kin8nm (one split) the test log-likelihood is -0.03 without, with 90 % intervals
-that hold 58 %, and 0.99 and 90 % with; the guide alone has 0.91.
+that hold 58 %, and 0.99 and 90 % with; the guide alone has 0.91. Fewer rows than that have none to spare: see
+`gdkl.methods.latecomers`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,21 @@ import torch
 
 from gdkl import datasets, infinite, metrics
 from gdkl.estimators.scaling import Scaler
-from gdkl.guide import Guide, as_kernel_function, fit_guide
+from gdkl.gp import KernelFunction
+from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.methods import (
-    DEFAULT_KERNEL_RATE,
     DEFAULT_LEARNING_RATE,
-    DEFAULT_SPLIT_POOL,
     DEFAULT_STEPS,
     DeepKernelOptions,
     FittedModel,
     SplitObjective,
     TrainingData,
+    fast_options,
+    fit_calibrated_gdkl,
     fit_dkl,
     fit_gdkl,
     fit_gp,
     fit_nngp,
-    guided_noise_start,
 )
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.results import versions
@@ -67,8 +67,6 @@ MAIN_METHODS = (Method.GDKL, Method.NNGP, Method.GP_RBF, Method.DKL)
 
 _OBJECTIVES = {
     Method.GDKL: SplitObjective.GUIDED,
-    Method.GDKL_FAST: SplitObjective.GUIDED,
-    Method.GDKL_ENSEMBLE: SplitObjective.GUIDED,
     Method.DISTILLATION: SplitObjective.DISTILLATION,
     Method.PREDICTIVE: SplitObjective.PREDICTIVE,
 }
@@ -200,27 +198,20 @@ def _fit(method: Method, data: TrainingData, protocol: Protocol, callbacks: Sequ
         # L-BFGS has no batch: its line search goes its own way on every split.
         return [_predictor(fit_gp(data.member(index)), [0]) for index in range(data.members)]
     times = ENSEMBLE_MEMBERS if method is Method.GDKL_ENSEMBLE else 1
+    options = _options(protocol, protocol.gdkl_iterations, callbacks, weight_decay=0.0)
+    kernel = _guide_kernel(protocol)
     if method is Method.DKL:
         options = _options(protocol, protocol.dkl_iterations, callbacks, protocol.dkl_weight_decay)
         model = fit_dkl(data, options)
+    elif method is Method.NNGP:
+        model = fit_nngp(data, fit_guide(kernel, data.rows, data.targets))
+    elif method in (Method.GDKL_FAST, Method.GDKL_ENSEMBLE):
+        # As `GDKLRegressor` does; all networks of all splits are one batch.
+        options = fast_options(options, protocol.fast_iterations, DEFAULT_LEARNING_RATE)
+        model = fit_calibrated_gdkl(data, kernel, options, beta=protocol.beta, times=times)
     else:
-        guide = _guide(data, protocol)
-        if method is Method.NNGP:
-            model = fit_nngp(data, guide)
-        else:
-            options = _options(protocol, protocol.gdkl_iterations, callbacks, weight_decay=0.0)
-            if method in (Method.GDKL_FAST, Method.GDKL_ENSEMBLE):
-                schedule = Schedule.fast(protocol.fast_iterations, DEFAULT_LEARNING_RATE)
-                options = replace(
-                    options,
-                    schedule=schedule,
-                    kernel_rate=DEFAULT_KERNEL_RATE,
-                    split_pool=DEFAULT_SPLIT_POOL,
-                    noise_start=guided_noise_start(guide).repeat(times, 1),
-                )
-            # All networks of all splits are one batch; a guide answers for every network of its split.
-            several = TrainingData(data.rows.repeat(times, 1, 1), data.targets.repeat(times, 1, 1))
-            model = fit_gdkl(several, guide, options, beta=protocol.beta, objective=_OBJECTIVES[method])
+        guide = fit_guide(kernel, data.rows, data.targets)
+        model = fit_gdkl(data, guide, options, beta=protocol.beta, objective=_OBJECTIVES[method])
     if model.outcome is not None and model.outcome.interrupted:
         # A model stopped half-way is of use to a user and no result of the protocol.
         raise KeyboardInterrupt
@@ -229,9 +220,9 @@ def _fit(method: Method, data: TrainingData, protocol: Protocol, callbacks: Sequ
     return [_predictor(model, range(index, times * data.members, data.members)) for index in range(data.members)]
 
 
-def _guide(data: TrainingData, protocol: Protocol) -> Guide:
+def _guide_kernel(protocol: Protocol) -> KernelFunction:
     network = infinite.mlp(protocol.hidden_layers, weight_var=protocol.weight_var, bias_var=protocol.bias_var)
-    return fit_guide(as_kernel_function(network), data.rows, data.targets)
+    return as_kernel_function(network)
 
 
 def _options(protocol: Protocol, n_iter: int, callbacks: Sequence[Callback], weight_decay: float) -> DeepKernelOptions:

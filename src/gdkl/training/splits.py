@@ -28,6 +28,7 @@ class SplitSampler:
         most: Rows that a split has at most, drawn afresh each time; None for all.
         further: How many further rows there are, numbered from ``n`` on. As many as are held out are drawn from them,
             and come after those.
+        rows: Which rows they are, ``(n,)`` ascending numbers, where there are others; None for all from 0 on.
 
     Example:
         >>> split = SplitSampler(5, members=1, seed=0).draw(3)
@@ -45,6 +46,7 @@ class SplitSampler:
         labels: Tensor | None = None,
         most: int | None = None,
         further: int = 0,
+        rows: Tensor | None = None,
     ):
         if n < 2:
             raise DataError(f"a split into two halves needs at least 2 rows; got {n}.")
@@ -54,6 +56,7 @@ class SplitSampler:
         self._labels = None if labels is None else labels.cpu()
         self.used = n if most is None else min(n, most)
         self.further = further
+        self._rows = None if rows is None else rows.cpu()
         self.seed = seed
         self._generator = torch.Generator().manual_seed(seed)
 
@@ -72,7 +75,10 @@ class SplitSampler:
             order = self._class_by_class(order, self._labels)
             halves = order[..., 1::2], order[..., ::2]
         # In order inside each half: rows are then picked from memory as they lie there.
-        observed, held_out = (part.sort(dim=-1).values.to(self.device) for part in halves)
+        halves = [part.sort(dim=-1).values for part in halves]
+        if self._rows is not None:
+            halves = [self._rows[part] for part in halves]
+        observed, held_out = (part.to(self.device) for part in halves)
         if self.further:
             chosen = torch.randint(self.n, self.n + self.further, held_out.shape, generator=self._generator)
             held_out = torch.cat([held_out, chosen.to(self.device)], dim=-1)

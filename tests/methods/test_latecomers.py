@@ -1,0 +1,136 @@
+"""Rows that join half-way: the student meets them before it has learned them, and its noise is what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import dense
+from gdkl import GDKLRegressor
+from gdkl.gp import NOISE_FLOOR, ExactPosterior
+from gdkl.guide import as_kernel_function, fit_guide
+from gdkl.infinite import mlp
+from gdkl.methods import DeepKernelOptions, TrainingData, fit_calibrated_gdkl, fit_gdkl
+from gdkl.methods import gdkl as gdkl_method
+from gdkl.methods.latecomers import Latecomers
+from gdkl.numerics import OptionError
+from gdkl.training import Callback, Checkpoint, Schedule, SplitSampler
+
+
+def _data(n, members=1, outputs=1):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(members, n, 2, generator=generator, dtype=torch.float64)
+    noise = 0.3 * torch.randn(members, outputs, n, generator=generator, dtype=torch.float64)
+    return TrainingData(rows, torch.sin(2 * rows[..., 0]).unsqueeze(1) + noise)
+
+
+def _guide(data):
+    return fit_guide(as_kernel_function(mlp()), data.rows, data.targets)
+
+
+def _sines(n, rng):
+    X = rng.normal(size=(n, 4))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] / 2 + 0.1 * rng.normal(size=n)
+
+
+def _plane(n, rng):
+    X = rng.normal(size=(n, 6))
+    return X, X @ [1, 0.5, 0.2, 0, 0, 0] + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(("table", "n"), [(_sines, 300), (_plane, 60)])
+def test_the_default_regressor_knows_how_wrong_it_is(table, n):
+    """Little noise, few rows: with the noise that training ends with, 90 % intervals hold two thirds and less."""
+    rng = np.random.default_rng(0)
+    model = GDKLRegressor(random_state=0).fit(*table(n, rng))
+    X, y = table(1000, rng)
+    low, high = model.predict_distribution(X).interval(0.9)
+    # Six latecomers of sixty rows do not tell a variance to more than a half.
+    assert 0.75 < float(((low < y) & (y < high)).mean()) < 0.98
+
+
+def test_latecomers_are_in_no_split_before_half_of_the_steps(monkeypatch):
+    data, drawn = _data(40), []
+
+    class Recorder(SplitSampler):
+        def draw(self, count):
+            split = super().draw(count)
+            drawn.append(torch.cat(split, dim=-1).unique())
+            return split
+
+    monkeypatch.setattr(gdkl_method, "SplitSampler", Recorder)
+    latecomers, met = Latecomers.draw(data, seed=1), []
+    monkeypatch.setattr(latecomers, "meet", lambda *_: met.append(len(drawn)))
+    fit_gdkl(data, _guide(data), DeepKernelOptions(Schedule(8)), latecomers=latecomers)
+    assert len(latecomers.index) == 4
+    assert sorted([*latecomers.index.tolist(), *latecomers.others.tolist()]) == list(range(40))
+    # They are met once, when none of them has been in a split.
+    (before,) = met
+    assert before > 0
+    assert all(rows.tolist() == latecomers.others.tolist() for rows in drawn[:before])
+    assert all(rows.tolist() == list(range(40)) for rows in drawn[before:])
+    assert len(drawn) > before
+
+
+def test_the_noise_is_the_guides_error_by_how_the_student_compares():
+    """The formula, by hand: a student that has not been trained meets the latecomers at the end."""
+    data = _data(50, outputs=2)
+    guide, latecomers = _guide(data), Latecomers.draw(data, seed=2)
+    model = fit_gdkl(data, guide, DeepKernelOptions(Schedule(1)))
+    index, others = latecomers.index.numpy(), latecomers.others.numpy()
+    learned, features = model.noise.numpy(), model.embed(data.rows)
+    K = model.posterior.kernel.gram(features.unsqueeze(-3)).detach().numpy()[0]
+    v = model.posterior.left_out_variances().mean(dim=-1).numpy() - learned
+    noise = latecomers.noise(model, data, guide).numpy()
+    for output in range(2):
+        y = data.targets[0, output].numpy()
+        blocks = (K[output][np.ix_(a, b)] for a, b in ((others, others), (index, others), (index, index)))
+        mean, _ = dense.posterior(*blocks, y[others], learned[0, output])
+        sizes = guide.left_out_errors()[0, output].abs().numpy()
+        ratio = (np.abs(y[index] - mean).mean() + 1e-3) / (sizes[index].mean() + 1e-3)
+        expected = np.pi / 2 * (sizes.mean() * ratio ** (5 / 15)) ** 2 - v[0, output]
+        if ratio >= 1:
+            expected = max(expected, learned[0, output])
+        assert noise[0, output] == pytest.approx(max(expected, 1.0001 * NOISE_FLOOR), rel=1e-6)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_each_network_of_each_fit_has_its_own_noise_on_all_rows(times):
+    data = _data(40, members=2)
+    model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), DeepKernelOptions(Schedule(20)), times=times)
+    assert model.noise.shape == (2 * times, 1)
+    assert len(model.noise.unique()) == 2 * times
+    assert isinstance(model.posterior, ExactPosterior)
+    assert model.posterior.features.shape[:2] == (2 * times, 40)
+    # Conditioned on the fits' own rows, in the same order: every network knows what it has been told.
+    error = (model.marginals(data.repeat(times).rows).mean - data.repeat(times).targets).square().mean(dim=-1)
+    assert bool((error < 0.5).all())
+
+
+def test_training_that_ends_early_meets_the_latecomers_all_the_same():
+    class Stop(Callback):
+        def on_step(self, report):
+            return report.step >= 2
+
+    data = _data(60)
+    options = DeepKernelOptions(Schedule(100), callbacks=[Stop()])
+    model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), options)
+    assert model.outcome.steps == 2
+    assert float(model.noise) > 0.05
+
+
+def test_a_checkpoint_is_refused(tmp_path):
+    data = _data(40)
+    options = DeepKernelOptions(Schedule(2), checkpoint=Checkpoint(tmp_path / "state", run="r"))
+    with pytest.raises(OptionError, match="latecomers"):
+        fit_gdkl(data, _guide(data), options, latecomers=Latecomers.draw(data, seed=0))
+
+
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_too_few_rows_for_latecomers_have_the_guides_error_at_least(n):
+    data = _data(n)
+    model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), DeepKernelOptions(Schedule(3)))
+    error = np.pi / 2 * float(_guide(data).left_out_errors().abs().mean()) ** 2
+    latent = float(model.posterior.left_out_variances().mean()) - model.history[-1]["noise"]
+    assert float(model.noise) + latent >= error * (1 - 1e-9)
