@@ -86,8 +86,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             that many times the time of a prediction, and no training. For images alone.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
         patience: See ``tol``.
-        optimizer: "adam", "sgd", or "auto": gradient descent for images that a step has all of, Adam otherwise. Few
-            images under Adam end far behind: 28 % right where descent has 34 (docs/method.md).
+        optimizer: "adam", "sgd", or "auto": gradient descent for images that a step has all of, as published, Adam
+            otherwise.
         momentum: Of gradient descent.
         learning_rate: Falls tenfold at 60 % and 80 % of the steps.
         weight_decay: On the network's weights.
