@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gdkl.cli.app import app
+from gdkl.paper import made_before, uci
 
 ROOT = Path(__file__).parents[2]
 COMMON = {"methods", "seeds", "output", "device"}
@@ -101,3 +103,17 @@ def test_no_name_at_all_is_refused(tmp_path):
     done = CliRunner().invoke(app, ["reproduce", "uci", "--methods", ",", "--output", str(tmp_path)])
     assert done.exit_code == 2
     assert "no method given: use gdkl" in done.stderr
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "uci").glob("*.json")), ids=lambda path: path.stem)
+def test_the_results_that_come_with_the_project_are_kept(path):
+    name, method = path.stem.split("-")
+    usual = asdict(uci.Protocol())
+    assert made_before(path, name, method, usual, usual) is not None
+    assert made_before(path, name, method, {**usual, "gdkl_iterations": 5}, usual) is None
+
+
+def test_a_graph_is_for_a_gpu():
+    result = CliRunner().invoke(app, ["reproduce", "cifar", "--graph", "--device", "cpu"])
+    assert result.exit_code != 0
+    assert "--graph records a step on a GPU" in result.output + str(result.exception)

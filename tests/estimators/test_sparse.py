@@ -188,7 +188,7 @@ def _loader_of(batches):
     [
         ({"batch_size": 1}, OptionError, "batch_size=1 is not allowed.*at least 2"),
         ({"batch_size": 0}, OptionError, "batch_size=0"),
-        ({"n_inducing": 500}, DataError, "n_inducing=500 is more than the 100 training rows"),
+        ({"n_inducing": 500}, DataError, "n_inducing=500 is more than the 80 training rows"),
         ({"n_inducing": 0}, OptionError, "n_inducing=0"),
         ({"inference": "dense"}, OptionError, "auto, exact, sparse"),
     ],
@@ -251,7 +251,7 @@ def test_a_classifier_takes_a_loader_of_rows_or_images(digits):
     pictures.fit(TensorDataset(images, bright))
     assert pictures.image_shape_ == (1, 6, 6)
     assert pictures.predict_proba(images.numpy()).shape == (40, 2)
-    with pytest.raises(OptionError, match="calibrate='temperature' need all rows"):
+    with pytest.raises(OptionError, match="calibrate='temperature' needs all rows"):
         GDKLClassifier(**FEW, calibrate="temperature").fit(labels)
 
 

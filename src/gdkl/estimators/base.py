@@ -80,8 +80,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
 
         Args:
             X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), DataFrame or nested
-                list of finite numbers; or a torch Dataset, DataLoader or list of batches that yields pairs of rows and
-                targets, and then no ``y``.
+                list of finite numbers. GDKL and DKL: or a torch Dataset, DataLoader or list of batches that yields
+                pairs of rows and targets, and then no ``y``.
             y: Targets ``(n,)`` or ``(n, n_outputs)``; several outputs are modelled independently.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 

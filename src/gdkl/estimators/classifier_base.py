@@ -101,8 +101,8 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         Args:
             X: Rows ``(n, d)``: array, DataFrame, tensor or nested list of finite numbers; or images as an array or
                 tensor ``(n, channels, height, width)``; channels in the last place are refused. Integer images are
-                divided by 255. Or a torch Dataset, DataLoader or list of batches that yields pairs of either and whole
-                numbers for labels, and then no ``y``.
+                divided by 255. GDKL and DKL: or a torch Dataset, DataLoader or list of batches that yields pairs of
+                either and whole numbers for labels, and then no ``y``.
             y: Labels ``(n,)``: numbers, strings or booleans, of two classes or more.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 
@@ -147,11 +147,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """Train over the batches that a Dataset or DataLoader yields."""
         if y is not None:
             raise DataError("a Dataset or DataLoader yields its own labels: call fit(loader) without y.")
-        if getattr(self, "inference", "sparse") == "exact" or self.calibrate == "temperature":
-            raise OptionError(
-                "inference='exact' and calibrate='temperature' need all rows at once: pass arrays instead of a Dataset "
-                "or DataLoader."
-            )
+        wants = "inference='exact'" if getattr(self, "inference", "sparse") == "exact" else "calibrate='temperature'"
+        if wants.startswith("inference") or self.calibrate == "temperature":
+            raise OptionError(f"{wants} needs all rows at once: pass arrays instead of a Dataset or DataLoader.")
         seed = draw_seed(self.random_state)
         loader = SeededPasses(as_loader(X, getattr(self, "batch_size", None), seed), seed)
         wanted = getattr(self, "checkpoint_dir", None) is not None

@@ -41,8 +41,8 @@ class DKLClassifier(StudentClassifier):
         n_inducing: As for `GDKLClassifier`.
         batch_size: As for `GDKLClassifier`.
         n_members: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`, but None by default, as published; "loo" is by the model's own predictions,
-            whose features have seen every label.
+        calibrate: "loo", "temperature" or None as for `GDKLClassifier`; None by default, as published. "loo" is by the
+            model's own predictions, whose features have seen every label.
         augment: Crops and mirror images, as for images in `GDKLClassifier`; False by default.
         views: As for `GDKLClassifier`.
         tol: As for `GDKLClassifier`.
@@ -144,7 +144,7 @@ class NNGPClassifier(GuidedClassifier):
     Args:
         likelihood: As for `GDKLClassifier`.
         guide: As for `GDKLClassifier`.
-        calibrate: As for `GDKLClassifier`, but None by default, as published.
+        calibrate: "loo", "temperature" or None as for `GDKLClassifier`; None by default, as published.
         views: As for `GDKLClassifier`.
         device: As for `GDKLClassifier`.
         dtype: As for `GDKLClassifier`.

@@ -118,6 +118,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
     """
 
     guide_share_: float
+    _augments_tables: ClassVar[bool] = True
     _calibrations: ClassVar[tuple[str, ...]] = ("temperature", "loo", _AUTO)
 
     def __init__(

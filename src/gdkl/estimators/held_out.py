@@ -103,6 +103,8 @@ def content_keys(X: NDArray[Any], y: NDArray[Any], seed: int = 0) -> NDArray[np.
         >>> bool(one == three), bool(one == two)
         (True, False)
     """
+    if not len(X):
+        return np.empty(0, dtype=np.uint64)
     key = seed.to_bytes(8, "little")
     # Adding zero makes a negative zero a positive one, as which it would be equal.
     values = [np.ascontiguousarray(np.asarray(part, dtype=np.float64).reshape(len(X), -1) + 0.0) for part in (X, y)]

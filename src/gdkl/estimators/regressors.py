@@ -53,9 +53,10 @@ class GDKLRegressor(DeepKernelRegressor):
     """Guided deep kernel learning: learns features like a network, knows what it does not know like its guide.
 
     A network learns its rows by heart, so the noise of predictions comes from rows that it has not learned yet. With
-    exact inference and fewer than 1000 rows a tenth of them join training half-way: how far the model is off on them by
-    then, beside its guide, says how far it is off on new ones. From 1000 rows on, 5 % (at least 100) are kept from
-    training, and the noise is the one that makes them most probable.
+    exact inference and fewer than 1000 rows a tenth of them join training half-way, equal rows together: how far the
+    model is off on them by then, beside its guide, says how far it is off on new ones. From 1000 rows on, 5 % (at least
+    100) are kept from training, and the noise is the one that makes them most probable. With inducing points it is 5 %
+    (at least 200, or a fifth of fewer than 1000), and none of fewer than 50.
 
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. With inducing points a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -21,6 +21,9 @@ from gdkl.training import Batch, BatchSource, Callback, ImageBatches, LoaderBatc
 #: ``augment`` for crops without mirror images.
 CROP = "crop"
 
+#: Fewer labels than this are too few to spare any for a temperature.
+_ROWS_FOR_TEMPERATURE = 1000
+
 #: How far a crop may be off centre, as part of the image's shorter side: four pixels of 32.
 _MARGIN = 1 / 8
 
@@ -33,6 +36,7 @@ class StudentClassifier(StudentOptions, ClassifierBase):
     optimizer: str
     momentum: float
     augment: bool | str = False
+    _augments_tables: ClassVar[bool] = False
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -89,9 +93,9 @@ class StudentClassifier(StudentOptions, ClassifierBase):
             return None
         network = self._precisions()[0] if self.image_shape_ is not None else sparse_precisions(self.dtype)[0]
         rows, labels = data.rows[0].to(network), data.labels[0]
-        if self.calibrate not in ("loo", "auto") or not (count := held_out_rows(data.n)):
+        if self.calibrate not in ("loo", "auto") or data.n < _ROWS_FOR_TEMPERATURE:
             return self._batches(rows, labels, seed), None
-        kept, used = held_out_labels(labels, count, seed)
+        kept, used = held_out_labels(labels, held_out_rows(data.n), seed)
         return self._batches(rows[used], labels[used], seed), Batch(rows[kept], labels[kept])
 
     def _batches(self, rows: Tensor, labels: Tensor, seed: int) -> TensorBatches | ImageBatches:
@@ -110,8 +114,8 @@ class StudentClassifier(StudentOptions, ClassifierBase):
     def _alters_images(self) -> bool:
         """Whether every step sees its images cropped, and maybe mirrored."""
         if self.image_shape_ is None:
-            if self.augment == CROP:
-                raise OptionError("augment='crop' is for images: a table has nothing to crop.")
+            if self.augment == CROP or (self.augment is True and not self._augments_tables):
+                raise OptionError(f"augment={self.augment!r} is for images: a table has nothing to crop or to mirror.")
             return False
         return self.augment is True or self.augment == CROP
 

@@ -43,6 +43,7 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         raise DataError(
             f"X is {dimensions}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
             "single column, X.reshape(1, -1) for a single row."
+            + (" Grey images, for a classifier: X[:, None]." if dimensions == 3 else "")
         )
     try:
         with warnings.catch_warnings():

@@ -135,17 +135,27 @@ class Guide:
         return Marginals(unit.mean, scale.unsqueeze(-1) * unit.variance)
 
     @torch.no_grad()
-    def left_out_errors(self) -> Tensor:
+    def left_out_errors(self, groups: Tensor | None = None) -> Tensor:
         """What each training target has beyond its prediction from all others, ``(members, outputs, n)``.
 
-        With C = K + (σ²/s)I and α = C⁻¹y it is α / diag(C⁻¹), at the price of one inverse. Scale and noise were fitted
-        to all rows; two numbers do not make that too good to be true.
+        With C = K + (σ²/s)I and α = C⁻¹y it is α / diag(C⁻¹), at the price of one inverse; of a group of rows g that
+        are left out together, [C⁻¹]_gg⁻¹ α_g. Scale and noise were fitted to all rows; two numbers do not make that too
+        good to be true.
+
+        Args:
+            groups: Number of the group that each row is left out with, ``(n,)``; None to leave out one at a time.
         """
         C = self.gram.unsqueeze(-3).expand(*self.targets.shape, -1).clone()
         C.diagonal(dim1=-2, dim2=-1).add_((self.noise / self.scale).unsqueeze(-1))
         inverse = torch.cholesky_inverse(cholesky(C, name=_MATRIX_NAME))
         alpha = (inverse @ self.targets.unsqueeze(-1)).squeeze(-1)
-        return alpha / inverse.diagonal(dim1=-2, dim2=-1)
+        errors = alpha / inverse.diagonal(dim1=-2, dim2=-1)
+        if groups is not None:
+            for group in torch.nonzero(torch.bincount(groups) > 1).flatten():
+                rows = torch.nonzero(groups == group).flatten()
+                block = inverse[..., rows[:, None], rows]
+                errors[..., rows] = torch.linalg.solve(block, alpha[..., rows])
+        return errors
 
     def bytes_per_split(self) -> int:
         """Peak memory that `posterior` takes for one split of all members."""

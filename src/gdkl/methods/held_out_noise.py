@@ -23,8 +23,11 @@ from gdkl.methods.fitted import FittedModel
 
 #: Part of the rows that are kept for the noise, with the fewest and the most.
 _PART, _FEWEST, MOST_HELD_OUT = 0.05, 200, 2000
-#: Fewer training rows than this are too few to spare any.
-_FEWEST_ROWS = 1000
+#: The fewest are no more than this part of the rows.
+_LARGEST_PART = 0.2
+#: Fewer training rows than this are too few to spare any: with inducing points, and with exact inference, for which
+#: there are latecomers.
+_FEWEST_ROWS, _FEWEST_ROWS_OF_EXACT = 50, 1000
 #: Exact inference is for fewer rows, and spares fewer.
 _FEWEST_OF_EXACT = 100
 
@@ -33,20 +36,22 @@ _CANDIDATES, _ROUNDS = 17, 5
 
 
 def held_out_rows(n: int, *, exact: bool = False) -> int:
-    """How many of n rows are kept for the noise: 5 %, at least 200, at most 2000, none of fewer than 1000.
+    """How many of n rows are kept for the noise: 5 %, at least 200 or a fifth, at most 2000, none of fewer than 50.
 
     Args:
         n: Training rows.
-        exact: Whether inference is exact, for which at least 100 are enough.
+        exact: Whether inference is exact, for which at least 100 are enough, and none of fewer than 1000 is kept.
 
     Example:
-        >>> [held_out_rows(n) for n in (500, 1000, 10_000, 600_000)]
-        [0, 200, 500, 2000]
-        >>> held_out_rows(1000, exact=True)
-        100
+        >>> [held_out_rows(n) for n in (40, 500, 1000, 10_000, 600_000)]
+        [0, 100, 200, 500, 2000]
+        >>> [held_out_rows(n, exact=True) for n in (999, 1000)]
+        [0, 100]
     """
-    fewest = _FEWEST_OF_EXACT if exact else _FEWEST
-    return 0 if n < _FEWEST_ROWS else min(MOST_HELD_OUT, max(fewest, round(_PART * n)))
+    fewest = _FEWEST_OF_EXACT if exact else min(_FEWEST, round(_LARGEST_PART * n))
+    if n < (_FEWEST_ROWS_OF_EXACT if exact else _FEWEST_ROWS):
+        return 0
+    return min(MOST_HELD_OUT, max(fewest, round(_PART * n)))
 
 
 def spare_rows(data: TrainingData, seed: int) -> tuple[TrainingData, TrainingData | None]:

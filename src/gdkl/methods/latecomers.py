@@ -43,19 +43,33 @@ class Latecomers:
     Args:
         index: Their positions, ascending.
         others: All other positions, ascending.
+        groups: Number of the group of each row; None where every row is its own. A row that has come early vouches for
+            nothing that is said of its equal.
     """
 
-    def __init__(self, index: Tensor, others: Tensor):
+    def __init__(self, index: Tensor, others: Tensor, groups: Tensor | None = None):
         self.index = index
         self.others = others
+        self.groups = groups
         self._errors: Tensor | None = None
 
     @classmethod
     def draw(cls, data: TrainingData, seed: int) -> Self:
-        """A random tenth of the rows; none of fewer than ten."""
-        order = torch.randperm(data.n, generator=torch.Generator().manual_seed(seed)).to(data.rows.device)
-        count = int(_PART * data.n)
-        return cls(order[:count].sort().values, order[count:].sort().values)
+        """A random tenth of the rows, equal ones together; none of fewer than ten."""
+        generator, count = torch.Generator().manual_seed(seed), int(_PART * data.n)
+        groups = torch.unique(data.rows.transpose(0, 1).flatten(1), dim=0, return_inverse=True)[1]
+        sizes = torch.bincount(groups)
+        if len(sizes) == data.n:
+            order = torch.randperm(data.n, generator=generator).to(data.rows.device)
+            return cls(order[:count].sort().values, order[count:].sort().values)
+        late = torch.zeros(len(sizes), dtype=torch.bool)
+        room = count
+        for group in torch.randperm(len(sizes), generator=generator).tolist():
+            if int(sizes[group]) <= room:
+                late[group] = True
+                room -= int(sizes[group])
+        chosen = late.to(groups.device)[groups]
+        return cls(torch.nonzero(chosen).flatten(), torch.nonzero(~chosen).flatten(), groups)
 
     @staticmethod
     def join(n_iter: int) -> int:
@@ -99,8 +113,10 @@ class Latecomers:
             raise TypeError("latecomers are for exact inference")
         # Training that was ended before they could join has not seen them.
         self.meet(data, model.embed, posterior.kernel, posterior.noise)
-        sizes = guide.left_out_errors().abs().repeat(data.members // len(guide.targets), 1, 1)
-        error, m = sizes.mean(dim=-1), len(self.index)
+        sizes = guide.left_out_errors(self.groups).abs().repeat(data.members // len(guide.targets), 1, 1)
+        # Equal rows are one witness.
+        m = len(self.index) if self.groups is None else len(self.groups[self.index].unique())
+        error = sizes.mean(dim=-1)
         ratio = torch.ones_like(error)
         if self._errors is not None:
             ratio = (self._errors + _SMALL) / (sizes[..., self.index].mean(dim=-1) + _SMALL)

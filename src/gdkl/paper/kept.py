@@ -13,7 +13,9 @@ from typing import Any
 from gdkl.paper.results import read_result
 
 
-def made_before(path: Path, dataset: str, method: str, protocol: Mapping[str, Any]) -> dict[str, Any] | None:
+def made_before(
+    path: Path, dataset: str, method: str, protocol: Mapping[str, Any], usual: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """Content of a result file that was made with the same settings, whatever the number of its splits.
 
     Args:
@@ -21,11 +23,14 @@ def made_before(path: Path, dataset: str, method: str, protocol: Mapping[str, An
         dataset: Whose result it has to be.
         method: Of which method.
         protocol: Settings; "seeds", the number of splits, does not count.
+        usual: Settings that a file had which does not name them: it is from before there was a choice.
     """
     if not path.exists():
         return None
     found = read_result(path)
-    before, now = ({**settings, "seeds": None} for settings in (found.get("protocol", {}), protocol))
+    before, now = (
+        {**settings, "seeds": None} for settings in ({**(usual or {}), **found.get("protocol", {})}, protocol)
+    )
     return found if (found.get("dataset"), found.get("method"), before) == (dataset, method, now) else None
 
 

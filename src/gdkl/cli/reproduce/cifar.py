@@ -24,7 +24,7 @@ from gdkl.cli.reproduce.options import (
     several,
     show,
 )
-from gdkl.numerics import resolve_device
+from gdkl.numerics import OptionError, resolve_device
 from gdkl.paper import check_writable, cifar_table
 from gdkl.paper import cifar as experiment
 from gdkl.training import EpochProgress, local_device, process_group
@@ -68,6 +68,8 @@ def cifar(
     several GPUs. With --holdout, settings are tried without the test images.
     """
     place = resolve_device(device)
+    if graph and place.type != "cuda":
+        raise OptionError("--graph records a step on a GPU, and there is none here: leave it out.")
     protocol = experiment.Protocol(
         epochs=epochs,
         batch_size=batch_size,

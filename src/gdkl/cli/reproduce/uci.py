@@ -41,7 +41,7 @@ def uci(
     for name in tables:
         for method in chosen:
             path = folder / f"{name}-{method}.json"
-            found = made_before(path, name, method, asdict(protocol))
+            found = made_before(path, name, method, asdict(protocol), asdict(experiment.Protocol()))
             if found is not None and len(found["splits"]) >= seeds:
                 say(f"{name} {method}: {kept_line(path, found, seeds)}")
                 results.append(first_splits(found, seeds))
