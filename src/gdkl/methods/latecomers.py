@@ -55,7 +55,10 @@ class Latecomers:
 
     @classmethod
     def draw(cls, data: TrainingData, seed: int) -> Self:
-        """A random tenth of the rows, equal ones together; none of fewer than ten."""
+        """A random tenth of the rows, equal ones together; none of fewer than ten.
+
+        Several fits have them in the same places, and rows count as equal there that are so in every fit.
+        """
         generator, count = torch.Generator().manual_seed(seed), int(_PART * data.n)
         groups = torch.unique(data.rows.transpose(0, 1).flatten(1), dim=0, return_inverse=True)[1]
         sizes = torch.bincount(groups)
