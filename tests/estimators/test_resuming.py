@@ -275,3 +275,13 @@ def test_options_are_told_apart_by_all_that_they_hold():
         assert describe(one) != describe(another)
     assert describe(closed(3)) == describe(closed(3))
     assert describe((3, 4)) == describe([3, 4]) == describe(np.array([3, 4]))
+
+
+@pytest.mark.parametrize("kind", [GDKLRegressor, GDKLClassifier])
+def test_a_fit_that_is_exact_says_that_it_keeps_nothing(kind, tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = kind(n_iter=2, random_state=0, device="cpu", checkpoint_dir=tmp_path / "kept")
+    with pytest.warns(CheckpointWarning, match="exact for 30 rows.*keeps nothing in checkpoint_dir"):
+        model.fit(X, y)
+    assert model.inference_ == "exact"

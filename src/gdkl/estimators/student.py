@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from gdkl.estimators.resuming import FitCheckpoints, check_checkpoint_dir
 from gdkl.estimators.validation import check_number
 from gdkl.methods import DeepKernelOptions, SparseOptions, prefers_exact
 from gdkl.numerics import OptionError, resolve_dtype
-from gdkl.training import Callback, EarlyStopping, Schedule, StepReport, as_callbacks
+from gdkl.training import Callback, CheckpointWarning, EarlyStopping, Schedule, StepReport, as_callbacks
 
 _INFERENCES = ("auto", "exact", "sparse")
 
@@ -112,6 +113,13 @@ class StudentOptions:
         else:
             exact = self.inference == "exact"
         self.inference_ = "exact" if exact else "sparse"
+        if exact and getattr(self, "checkpoint_dir", None) is not None:
+            warnings.warn(
+                f"inference='auto' is exact for {rows} rows, and keeps nothing in checkpoint_dir: a fit that is killed "
+                "starts anew. inference='sparse' keeps its state there.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
         return not exact
 
     def _sparse_options(
