@@ -21,6 +21,7 @@ from gdkl.guide import (
 from gdkl.guide.batch import both_halves
 from gdkl.infinite import mlp
 from gdkl.numerics import DataError, OptionError
+from gdkl.training import ImageBatches
 
 KERNEL = as_kernel_function(mlp(2))
 
@@ -120,3 +121,22 @@ def test_a_class_guides_scale_is_given_or_chosen():
     chosen = fit_class_batch_guide(KERNEL, x, labels, 2)
     assert chosen.scale > 0
     assert chosen.normaliser == pytest.approx(given.normaliser)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_batch_and_its_guide_make_nobody_wait_for_the_gpu():
+    pytest.importorskip("cupy", reason="needs CuPy for the compiled kernel")
+    images = torch.randint(256, (64, 3, 8, 8), dtype=torch.uint8)
+    source = ImageBatches(images, torch.arange(64) % 4, 16, 0, means=(0.5,) * 3, deviations=(0.2,) * 3, device="cuda")
+    guide = ClassBatchGuide(OnlineGram(KERNEL), 1.0, 4.0, 0.1, 4)
+    # The first of all is compiled, and an epoch's order is copied at its beginning.
+    for step in range(2):
+        batch = source.batch(step)
+        guide.posterior(batch.rows, batch.targets, batch.index)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        batch = source.batch(2)
+        p = guide.posterior(batch.rows, batch.targets, batch.index)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert bool(torch.isfinite(p.mean).all())

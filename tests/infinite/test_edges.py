@@ -457,3 +457,31 @@ def test_waves_of_tiny_inputs_beside_zero(name: str):
         scale = np.sqrt(expected.diagonal())
         ours = inf.from_spec(layers).kernel(x, kind=kind)
         assert np.all(abs(ours - expected) <= 1e-13 * np.outer(scale, scale)), kind
+
+
+class TestUnchecked:
+    def test_nothing_is_looked_at_within_and_everything_after(self):
+        bad = rows(3)
+        bad[1, 0] = float("nan")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with inf.unchecked():
+                assert bool(inf.mlp().kernel(bad).isnan().any())
+                assert bool(inf.mlp().kernel(rows(3), bad).isnan().any())
+                assert bool(inf.mlp().kernel(1e300 * rows(3)).isinf().any())
+        with pytest.raises(DataError, match="row 1 has a NaN"):
+            inf.mlp().kernel(bad)
+        with pytest.warns(NumericsWarning, match="overflowed"):
+            inf.mlp().kernel(1e300 * rows(3))
+
+    def test_values_are_the_same(self):
+        x = rows(5)
+        with inf.unchecked():
+            found = inf.mlp().kernel(x)
+        torch.testing.assert_close(found, inf.mlp().kernel(x), rtol=0, atol=0)
+
+    def test_an_error_within_ends_it(self):
+        with pytest.raises(ZeroDivisionError), inf.unchecked():
+            raise ZeroDivisionError
+        with pytest.raises(DataError, match="finite"):
+            inf.mlp().kernel(rows(2) * float("inf"))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from gdkl.objectives import ObjectiveValue
-from gdkl.training import Ahead, GraphedStep
+from gdkl.training import Ahead, Callback, GraphedStep, History, Schedule, train_full_batch
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -72,3 +72,32 @@ def test_a_recorded_step_is_the_step():
     for found, expected in kept:
         assert float(found.value) == pytest.approx(expected, rel=1e-5)
         assert float(found.terms["squares"]) == pytest.approx(expected, rel=1e-5)
+
+
+class _AtOnce(Callback):
+    every = 7
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.seen: list[tuple[int, int]] = []
+
+    def on_step(self, report):
+        self.seen.append((report.step, len(self.history.rows)))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+def test_who_can_wait_is_told_of_every_step_in_order_and_before_training_ends(device):
+    torch.manual_seed(0)
+    net = nn.Linear(3, 1).to(device)
+    rows = torch.randn(20, 3, device=device)
+
+    def loss(step: int) -> ObjectiveValue:
+        value = net(rows).square().mean()[None] + step
+        return ObjectiveValue(value, {"number": torch.full((1,), float(step), device=device)})
+
+    history = History()
+    at_once = _AtOnce(history)
+    train_full_batch(net, list(net.parameters()), loss, Schedule(200), [history, at_once])
+    assert [row["number"] for row in history.rows] == list(range(200))
+    # Whoever cannot wait finds the others told as well.
+    assert at_once.seen == [(step, step) for step in [*range(7, 201, 7), 200]]

@@ -6,6 +6,7 @@ rows or (augmented) images of the batch, or picked from one *precomputed* over a
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from gdkl.gp import (
 from gdkl.gp.conditioning import floor_variance
 from gdkl.guide.classes import ClassGuide, fit_class_guide
 from gdkl.guide.guide import fit_guide
+from gdkl.infinite import unchecked
 from gdkl.numerics import DataError, OptionError, cholesky
 
 _MATRIX_NAME = "the guide's kernel matrix"
@@ -58,8 +60,9 @@ class OnlineGram:
     kernel: KernelFunction
 
     def gram(self, rows: Tensor, index: Tensor | None) -> Tensor:
-        """Evaluate the kernel."""
-        return self.kernel.gram(rows)
+        """Evaluate the kernel; on a GPU without a look at the values, which every step would have to wait for."""
+        with unchecked() if rows.is_cuda else nullcontext():
+            return self.kernel.gram(rows)
 
 
 class PrecomputedGram:

@@ -1,5 +1,6 @@
 """Infinite-width networks in PyTorch: layers in, NNGP and NTK covariances out."""
 
+from gdkl.infinite.arrays import unchecked
 from gdkl.infinite.builders import mlp, wide_resnet
 from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.elementwise import Elementwise
@@ -50,5 +51,6 @@ __all__ = [
     "from_torch",
     "mlp",
     "tiled_kernel",
+    "unchecked",
     "wide_resnet",
 ]

@@ -41,6 +41,9 @@ class Callback:
     #: Every how many steps `on_step` is called; reading values costs a little on a GPU.
     every: int = 1
 
+    #: Whether a step's report may come some steps later, in order: then nobody waits for a GPU to hand out its values.
+    can_wait: bool = False
+
     def on_start(self, n_iter: int) -> None:
         """Before the first step."""
 
@@ -96,6 +99,7 @@ class History(Callback):
 
     every: int = 1
     rows: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    can_wait = True
 
     def on_step(self, report: StepReport) -> bool | None:
         """Keep the values."""

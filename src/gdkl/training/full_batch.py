@@ -15,7 +15,7 @@ from gdkl.objectives import ObjectiveValue
 from gdkl.training.adam import LeanAdam
 from gdkl.training.callbacks import Callback
 from gdkl.training.checkpoint import Checkpoint
-from gdkl.training.run import TrainingOutcome, copy_state, running, set_rates, tell
+from gdkl.training.run import Teller, TrainingOutcome, copy_state, running, set_rates
 from gdkl.training.schedule import Schedule
 
 #: Steps between copies of the parameters that a numerical failure falls back to.
@@ -62,7 +62,8 @@ def train_full_batch(
     first = 0 if checkpoint is None else checkpoint.restore(module, optimiser, device)
     snapshot = copy_state(module)
     step, stop = first, False
-    with running(module, callbacks, schedule.n_iter) as guard:
+    teller = Teller(callbacks, schedule, extra_values)
+    with running(module, teller) as guard:
         while step < schedule.n_iter and not stop and not guard.requested:
             set_rates(optimiser, schedule, step)
             try:
@@ -85,7 +86,7 @@ def train_full_batch(
             step += 1
             if checkpoint is not None:
                 checkpoint.save_if_due(step, module, optimiser, device)
-            stop = tell(callbacks, step, schedule, objective, extra_values)
+            stop = teller.tell(step, objective)
         # Parameters alone: buffers may hold infinities on purpose, such as a constraint's upper bound.
         if not all(bool(torch.isfinite(value).all()) for value in module.parameters()):
             # The last step's gradient overflowed, and no later objective was there to notice.

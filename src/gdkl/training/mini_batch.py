@@ -18,7 +18,7 @@ from gdkl.training.batches import ALONE, World
 from gdkl.training.callbacks import Callback, ProgressDisplay, StepReport
 from gdkl.training.distributed import average, average_gradients, share_state, wait_for_all
 from gdkl.training.rotation import RotatingCheckpoint
-from gdkl.training.run import TrainingOutcome, copy_state, running, set_rates, tell
+from gdkl.training.run import Teller, TrainingOutcome, copy_state, running, set_rates
 from gdkl.training.schedule import Schedule
 
 #: Steps between looks at the objective on a GPU: each makes Python wait for the device.
@@ -93,11 +93,11 @@ def train_mini_batch(
     wait_for_all(world)
     first = 0 if checkpoint is None else checkpoint.restore(module, optimiser, device)
     share_state(module, world)
-    watched = list(callbacks) if world.rank == 0 else []
+    teller = Teller(list(callbacks) if world.rank == 0 else [], schedule, extra_values)
     watch = _Watch(device, first, schedule.n_iter)
     snapshot = copy_state(module)
     step, stop = first, False
-    with running(module, watched, schedule.n_iter) as guard:
+    with running(module, teller) as guard:
         while step < schedule.n_iter and not stop and not guard.requested:
             set_rates(optimiser, schedule, step)
             try:
@@ -113,7 +113,7 @@ def train_mini_batch(
             step += 1
             if checkpoint is not None and world.rank == 0 and checkpoint.due(step) and watch.fine(module):
                 checkpoint.save(step, module, optimiser, device)
-            stop = tell(watched, step, schedule, objective, extra_values, epoch=step / steps_per_epoch)
+            stop = teller.tell(step, objective, epoch=step / steps_per_epoch)
             if world.size > 1:
                 # What the first process was told counts for all.
                 wish = torch.tensor([float(stop)], device=objective.value.device)
