@@ -30,12 +30,12 @@ OPTIONS = {
 #: What a command line without options runs; names in a row as the user would give them.
 DEFAULTS = {
     "uci": {"methods": "gdkl,nngp,gp_rbf,dkl", "seeds": 10, "gdkl_steps": 7000, "dkl_steps": 8000},
-    "fewshot": {"seeds": 3, "gdkl_steps": 6000, "dkl_steps": 7000, "beta": 3, "guide": "dense", "guide_scale": 64}
+    "fewshot": {"seeds": 3, "gdkl_steps": 6000, "dkl_steps": 7000, "beta": None, "guide": "dense", "guide_scale": 64}
     | {"draw": "paper", "parametrisation": "softplus", "stratified": False, "both_ways": True, "depth": 28}
     | {"widen_factor": 5},
     "classes": {"datasets": "digits,wine,breast_cancer", "seeds": 5, "gdkl_steps": None, "dkl_steps": None},
     "large": {"seeds": 3, "epochs": 30, "batch_size": 512, "beta": 1, "exact_rows": 3000, "gdkl_steps": 1000},
-    "cifar": {"datasets": "cifar10", "methods": "gdkl,dkl", "seeds": 1, "epochs": 200, "batch_size": 256, "beta": 0.1}
+    "cifar": {"datasets": "cifar10", "methods": "gdkl,dkl", "seeds": 1, "epochs": 200, "batch_size": 256, "beta": 0.2}
     | {"guide_scale": 25, "label_noise": True, "kl_weight": 1, "dropout": 0.3, "holdout": 0, "checkpoint_seconds": 60},
 }
 

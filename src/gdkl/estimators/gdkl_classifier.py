@@ -18,11 +18,14 @@ from gdkl.estimators.student_classifier import CROP, StudentClassifier
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import GuideKernel
-from gdkl.methods import ClassData, FittedModel, fit_gdkl_classes, fit_nngp_classes, fit_sparse_gdkl_classes
+from gdkl.methods import ClassData, FittedModel, fit_gdkl_classes, fit_nngp_classes, fit_sparse_gdkl_classes, image_beta
 from gdkl.numerics import OptionError
 from gdkl.training import BatchSource, Callback, StepReport
 
 _AUTO = "auto"
+
+#: Weight of the guide of tables, of few images, and before the part that counts with inducing points is taken.
+BETA = 3.0
 
 #: Part of ``beta`` that counts with inducing points: three become the paper's 0.1.
 SPARSE_SHARE = 1 / 30
@@ -42,8 +45,9 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
     """Guided deep kernel learning of classes: features of a network, one exact Gaussian process a class over them.
 
     Args:
-        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. With inducing points a
-            thirtieth of it counts: by default the paper's 0.1.
+        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. "auto" for 3, or less for
+            many images with exact inference: 800 over their number. With inducing points a thirtieth of it counts: by
+            default the paper's 0.1.
         n_iter: Gradient steps; each sees a fresh random split of the rows.
         likelihood: "dirichlet", or "gaussian" for a regression on ±1 a class.
         guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a
@@ -124,7 +128,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
     def __init__(
         self,
         *,
-        beta: float = 3.0,
+        beta: float | str = _AUTO,
         n_iter: int = 500,
         likelihood: str = "dirichlet",
         guide: GuideKernel | str | None = None,
@@ -182,7 +186,13 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
 
     def _check_options(self) -> None:
         super()._check_options()
-        check_number("beta", self.beta, low=0, strict=False)
+        if self.beta != _AUTO:
+            try:
+                check_number("beta", self.beta, low=0, strict=False)
+            except OptionError:
+                raise OptionError(
+                    f"beta={self.beta!r} is not allowed: use a number of at least 0, or 'auto'."
+                ) from None
         if self.guide_scale is not None:
             check_number("guide_scale", self.guide_scale, low=0, strict=True)
         if self.guide_share is not None:
@@ -211,7 +221,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             data.repeat(self.n_members),
             guide,
             options,
-            beta=self.beta,
+            beta=self._weight_of_guide(None if table else data.n),
             # Images: as published. What these two gain on tables they do not gain there.
             start_at_guide=table,
             stratified=table,
@@ -225,6 +235,11 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         if share := self._share_of_guide():
             model.guide, model.guide_share = fit_nngp_classes(data, guide), share
         return model
+
+    def _weight_of_guide(self, n_images: int | None = None) -> float:
+        if self.beta != _AUTO:
+            return float(self.beta)
+        return BETA if n_images is None else image_beta(n_images)
 
     def _share_of_guide(self) -> float:
         if self.guide_share is not None:
@@ -247,4 +262,4 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
         guide = batch_guide(self._fit_guide(subset, seed, self.guide_scale), self._likelihood)
         options = self._sparse_student(subset, source, seed, callbacks)
-        return fit_sparse_gdkl_classes(source, guide, options, beta=SPARSE_SHARE * self.beta)
+        return fit_sparse_gdkl_classes(source, guide, options, beta=SPARSE_SHARE * self._weight_of_guide())

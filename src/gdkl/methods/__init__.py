@@ -15,7 +15,7 @@ from gdkl.methods.gdkl import (
     SplitObjective,
     fit_gdkl,
 )
-from gdkl.methods.gdkl_classes import fit_gdkl_classes
+from gdkl.methods.gdkl_classes import fit_gdkl_classes, image_beta
 from gdkl.methods.gp_rbf import fit_gp
 from gdkl.methods.held_out_noise import held_out_rows
 from gdkl.methods.nn_classes import FittedNetwork, fit_nn_classes
@@ -55,5 +55,6 @@ __all__ = [
     "fit_sparse_gdkl",
     "fit_sparse_gdkl_classes",
     "held_out_rows",
+    "image_beta",
     "prefers_exact",
 ]

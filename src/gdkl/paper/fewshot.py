@@ -29,6 +29,7 @@ from gdkl.methods import (
     fit_gdkl_classes,
     fit_nn_classes,
     fit_nngp_classes,
+    image_beta,
 )
 from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.numerics import NumericsError, OptionError
@@ -81,7 +82,7 @@ class Protocol:
         learning_rate: Where it starts; it falls tenfold at 60 % and at 80 % of the steps.
         momentum: Of stochastic gradient descent.
         weight_decay: Of DKL and of the network; GDKL has none.
-        beta: Weight of the KL term; chosen on other images, see docs/reproduction.md.
+        beta: Weight of the KL term; None for one by the number of images (`gdkl.methods.image_beta`).
         guide: The infinite network.
         guide_scale: Output scale of the guide that the student sees, over a Gram of mean diagonal one; None for the one
             at which the guide alone predicts held-out labels best. The guide's own optimum falls from a thousand at
@@ -103,7 +104,7 @@ class Protocol:
     learning_rate: float = 1e-2
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    beta: float = 3.0
+    beta: float | None = None
     guide: GuideName = GuideName.DENSE
     guide_scale: float | None = 64.0
     start_at_guide: bool = False
@@ -146,13 +147,18 @@ class Run:
     protocol: Protocol = Protocol()
     validation: bool = False
 
+    @property
+    def beta(self) -> float:
+        """Weight of the KL term."""
+        return image_beta(self.n) if self.protocol.beta is None else self.protocol.beta
+
     def path(self, folder: Path, seed: int) -> Path:
         """Result file of one seed; trials of settings have theirs in its name."""
         guide = f"-{self.protocol.guide}" if self.method.guided else ""
         if not self.validation:
             return folder / f"draw-{self.draw}" / f"n{self.n}-{self.method}{guide}-seed{seed}.json"
         if self.method is Method.GDKL:
-            guide += f"-scale{self.protocol.guide_scale or 0:g}-beta{self.protocol.beta:g}"
+            guide += f"-scale{self.protocol.guide_scale or 0:g}-beta{self.beta:g}"
             guide += f"-{self.protocol.parametrisation}-{self.protocol.gdkl_iterations}"
             guide += "" if self.protocol.stratified else "-random"
             guide += "-both" if self.protocol.both_ways else ""
@@ -161,11 +167,13 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """What a result depends on, beside its seed; a file with other settings is made anew."""
-        protocol = json.loads(json.dumps(asdict(self.protocol)))
+        protocol = json.loads(json.dumps(asdict(replace(self.protocol, beta=self.beta))))
         if self.method.guided:
             unused = ("other_iterations", "weight_decay")
         else:
             unused = ("gdkl_iterations", "beta", "guide", "guide_scale", "start_at_guide", "stratified")
+        if self.method is Method.NNGP:
+            unused += ("beta",)
         # What is off is not said, and files from before there was a choice stay as good as they were.
         unused += () if self.method is Method.GDKL and self.protocol.both_ways else ("both_ways",)
         for name in unused:
@@ -334,7 +342,7 @@ def _fit(
                 data,
                 guide,
                 options,
-                beta=protocol.beta,
+                beta=run.beta,
                 start_at_guide=protocol.start_at_guide,
                 stratified=protocol.stratified,
                 both_ways=protocol.both_ways,

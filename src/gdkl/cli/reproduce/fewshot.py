@@ -15,7 +15,6 @@ from gdkl.cli.failures import say
 from gdkl.cli.reproduce.options import (
     RUNS,
     Algebra,
-    Beta,
     DataDir,
     Depth,
     Device,
@@ -50,7 +49,10 @@ def fewshot(
     device: Device = "auto",
     gdkl_steps: Annotated[int, number("GDKL's gradient steps.", 1)] = _USUAL.gdkl_iterations,
     dkl_steps: Annotated[int, number("Gradient steps of DKL and of the network.", 1)] = _USUAL.other_iterations,
-    beta: Beta = _USUAL.beta,
+    beta: Annotated[
+        float | None,
+        number("GDKL's weight of the KL term.", 0.0, default="3, and 800 / images where that is less"),
+    ] = _USUAL.beta,
     guide: Guide = _USUAL.guide,
     guide_scale: Annotated[
         float,
