@@ -35,7 +35,7 @@ DEFAULTS = {
     | {"widen_factor": 5},
     "classes": {"datasets": "digits,wine,breast_cancer", "seeds": 5, "gdkl_steps": None, "dkl_steps": None},
     "large": {"seeds": 3, "epochs": 30, "batch_size": 512, "beta": 1, "exact_rows": 3000, "gdkl_steps": 1000},
-    "cifar": {"datasets": "cifar10", "methods": "gdkl,dkl", "seeds": 1, "epochs": 200, "batch_size": 256, "beta": 0.2}
+    "cifar": {"datasets": "cifar10", "methods": "gdkl,dkl", "seeds": 1, "epochs": 200, "batch_size": 256, "beta": 0.09}
     | {"guide_scale": 25, "label_noise": True, "kl_weight": 1, "dropout": 0.3, "holdout": 0, "checkpoint_seconds": 60},
 }
 

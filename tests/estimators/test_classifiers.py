@@ -19,7 +19,10 @@ from torch import nn
 
 import gdkl
 from gdkl import GDKLClassifier, NNClassifier, NNGPClassifier, infinite, metrics
+from gdkl.estimators import gdkl_classifier
+from gdkl.estimators.parts import image_network_builder
 from gdkl.gp import base_samples
+from gdkl.methods import fit_gdkl_classes
 from gdkl.numerics import DataWarning
 
 ALL = pytest.mark.parametrize("name", MAKERS)
@@ -410,7 +413,26 @@ def test_any_network_over_images(feature_net):
 def test_the_default_network_for_images_is_a_wide_resnet():
     X, y = images(8, shape=(1, 8, 8))
     model = NNClassifier(n_iter=1, random_state=0).fit(X, y)
-    assert type(model.model_.embed.template.network.network) is gdkl.nets.WideResNet
+    network = model.model_.embed.template.network.network
+    assert type(network) is gdkl.nets.WideResNet
+    assert (network.depth, network.widen_factor) == (10, 2)
+    many = image_network_builder(None, (1, 8, 8), torch.float64, few=False)(64)
+    assert (many.network.depth, many.network.widen_factor) == (28, 5)
+
+
+@pytest.mark.filterwarnings("ignore::gdkl.numerics.DataWarning")
+@pytest.mark.parametrize(("beta", "expected"), [("auto", 800 / 300), (3.0, 3.0), (0.5, 0.5)])
+def test_many_images_follow_their_guide_less(beta, expected, monkeypatch):
+    found = []
+
+    def fit(*args, **options):
+        found.append(options["beta"])
+        return fit_gdkl_classes(*args, **options)
+
+    monkeypatch.setattr(gdkl_classifier, "fit_gdkl_classes", fit)
+    X, y = images(300, shape=(1, 4, 4))
+    GDKLClassifier(beta=beta, feature_net=[4, 2], n_iter=1, random_state=0).fit(X, y)
+    assert found == [expected]
 
 
 def test_a_table_after_images_is_a_table():

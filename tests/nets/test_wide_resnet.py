@@ -9,7 +9,8 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from gdkl.nets import Members, WideBlock, WideResNet
+from gdkl.nets import ImageFeatures, Members, WideBlock, WideResNet
+from gdkl.nets import images as images_module
 from gdkl.numerics import OptionError
 
 
@@ -157,3 +158,28 @@ def test_members_keep_batch_norm_statistics_of_their_own():
 def test_bad_options_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         WideResNet(**options)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_cpu_trains_in_bfloat16_where_it_can_and_always_predicts_in_float32(fast, monkeypatch):
+    monkeypatch.setattr(images_module, "_fast_on_cpu", lambda: fast)
+    torch.manual_seed(0)
+    net = WideResNet(10, 1, dropout=0.0)
+    features = ImageFeatures(net, (3, 8, 8), torch.float64)
+    rows = torch.randn(6, 192)
+    exact = net(rows.unflatten(1, (3, 8, 8))).double()
+    trained = features(rows)
+    assert (trained.float().double() - exact).abs().max() < 0.05
+    assert torch.equal(trained, exact) is not fast
+    trained.sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in net.parameters())
+    features.eval()
+    assert torch.equal(features(rows), net(rows.unflatten(1, (3, 8, 8))).double())
+
+
+def test_double_precision_stays_what_it_is(monkeypatch):
+    monkeypatch.setattr(images_module, "_fast_on_cpu", lambda: True)
+    net = nn.Conv2d(3, 2, 3).double()
+    rows = torch.randn(2, 192, dtype=torch.float64)
+    found = ImageFeatures(nn.Sequential(net, nn.Flatten()), (3, 8, 8), torch.float64)(rows)
+    assert torch.equal(found, net(rows.unflatten(1, (3, 8, 8))).flatten(1))

@@ -51,7 +51,8 @@ class StudentClassifier(StudentOptions, ClassifierBase):
         if self.image_shape_ is None:
             build = network_builder(self.feature_net)
         else:
-            build = image_network_builder(self.feature_net, self.image_shape_, data.targets.dtype)
+            dtype, few = data.targets.dtype, self._all_images_at_once
+            build = image_network_builder(self.feature_net, self.image_shape_, dtype, few=few)
         options = self._options(seed, callbacks, build)
         if not self._descends:
             return options

@@ -85,7 +85,7 @@ class Protocol:
     learning_rate: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    beta: float = 0.2
+    beta: float = 0.09
     guide: GuideName = GuideName.DENSE
     guide_scale: float = 25.0
     label_noise: bool = True
