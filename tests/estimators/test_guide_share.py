@@ -77,15 +77,32 @@ def test_tables_have_it_and_what_has_no_use_for_it_does_not():
 
 
 @pytest.mark.filterwarnings("ignore::gdkl.numerics.DataWarning")
-def test_images_have_it_where_it_is_asked_for(tmp_path):
-    X, y = images()
-    plain, mixed = (MAKERS["gdkl"](feature_net=[6, 3], guide_share=w).fit(X, y) for w in (None, 0.5))
-    assert plain.guide_share_ == 0
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_images_have_a_quarter_or_half(share, tmp_path):
+    X, y = images(60)
+    if share == 0.25:
+        # A guide that has nothing to know.
+        y = np.random.default_rng(0).permutation(y)
+    plain, mixed = (MAKERS["gdkl"](feature_net=[6, 3], guide_share=w).fit(X, y) for w in (0, None))
+    assert (plain.guide_share_, mixed.guide_share_) == (0, share)
     guide = MAKERS["nngp"](calibrate="loo").fit(X, y)
-    expected = (_untempered(plain, X) + _untempered(guide, X)) / 2
+    expected = (1 - share) * _untempered(plain, X) + share * _untempered(guide, X)
     np.testing.assert_allclose(_untempered(mixed, X), expected, atol=1e-6)
     mixed.save(tmp_path / "model.gdkl")
     np.testing.assert_array_equal(gdkl.load(tmp_path / "model.gdkl").predict_proba(X), mixed.predict_proba(X))
+
+
+@pytest.mark.filterwarnings("ignore::gdkl.numerics.DataWarning")
+def test_a_guide_of_images_sets_the_temperature_if_it_knows_enough():
+    X, y = images(60)
+    knowing = MAKERS["gdkl"](feature_net=[6, 3]).fit(X, y)
+    guide = MAKERS["nngp"](calibrate="loo").fit(X, y)
+    assert guide.guide_report_.held_out_log_likelihood[0] > -0.75 * np.log(2)
+    assert knowing.temperature_ == pytest.approx(guide.temperature_, rel=1e-6)
+    guessing = MAKERS["gdkl"](feature_net=[6, 3]).fit(X, np.random.default_rng(0).permutation(y))
+    assert guessing.guide_report_.held_out_log_likelihood[0] < -0.75 * np.log(2)
+    assert guessing.temperature_ == 1
+    assert MAKERS["gdkl"](feature_net=[6, 3], calibrate=None).fit(X, y).temperature_ == 1
 
 
 def test_a_held_out_temperature_is_the_mixtures():

@@ -188,7 +188,7 @@ def _loader_of(batches):
     [
         ({"batch_size": 1}, OptionError, "batch_size=1 is not allowed.*at least 2"),
         ({"batch_size": 0}, OptionError, "batch_size=0"),
-        ({"n_inducing": 500}, DataError, "n_inducing=500 is more than the 80 training rows"),
+        ({"n_inducing": 500}, DataError, "n_inducing=500 is more than the 80 rows that are trained on"),
         ({"n_inducing": 0}, OptionError, "n_inducing=0"),
         ({"inference": "dense"}, OptionError, "auto, exact, sparse"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from gdkl.estimators.sparse_classes import batch_guide, class_subset
 from gdkl.estimators.student_classifier import CROP, StudentClassifier
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood
-from gdkl.guide import GuideKernel
+from gdkl.guide import ClassGuide, GuideKernel
 from gdkl.methods import ClassData, FittedModel, fit_gdkl_classes, fit_nngp_classes, fit_sparse_gdkl_classes, image_beta
 from gdkl.numerics import OptionError
 from gdkl.training import BatchSource, Callback, StepReport
@@ -33,6 +34,14 @@ SPARSE_SHARE = 1 / 30
 #: Share of the guide's own probabilities in predictions of tables, chosen on splits that are in no table of results;
 #: docs/method.md has the figures.
 TABLE_GUIDE_SHARE = 0.75
+
+#: The same for images, on draws that are in no table of results: of a guide that knows little, and of one that knows
+#: enough to set the temperature as well.
+IMAGE_GUIDE_SHARES = (0.25, 0.5)
+
+#: A guide of images knows enough if it knows this part of what there is to know of held-out labels: one minus their
+#: negative log-likelihood over that of a guess. Photographs are below, pictures of clothes and digits above.
+_ENOUGH = 0.25
 
 #: Scale of the default guide that students of images follow, whatever their number: docs/method.md.
 IMAGE_GUIDE_SCALE = 64.0
@@ -59,9 +68,9 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             student's best scale is the same for 50 and for 800 images, where the guide's own falls from 1000 to 16.
         guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
             the guide's, which is asked at the scale where it predicts best. 0 is the student alone, 1 the guide. None
-            for 0.75 on tables, and 0 for images, whose guides are far behind their students, with ``beta=0`` and with
-            inducing points, where no guide has seen all rows and more than 0 is refused. Latent functions are the
-            student's in any case.
+            for 0.75 on tables; for images 0.5 if the guide knows at least a quarter of what a guess leaves open of
+            held-out labels, 0.25 if it does not; and 0 with ``beta=0`` and with inducing points, where no guide has
+            seen all rows and more than 0 is refused. Latent functions are the student's in any case.
         feature_net: None for d-100-100-100-20 with ReLU, and for images a wide ResNet: of depth 10 and factor 2 where a
             step has all of them, 28 and 5 with inducing points. Or a list of widths, a `torch.nn.Module` (copied), or a
             function from the number of columns, or of channels, to one.
@@ -80,7 +89,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             points nothing is left out one by one: "loo" then keeps 5 % of the rows (200 to 2000) from training and
             takes the temperature that suits them; of fewer than 1000 rows, and of a Dataset, DataLoader or list of
             batches, it keeps none and leaves probabilities as they are. Labels are the same for any temperature.
-            "auto" is "loo", and None for images with exact inference, whose guides say little about their students.
+            "auto" is "loo"; for images with exact inference only if the guide knows as much as half a share in
+            predictions takes (see ``guide_share``), and None otherwise.
         augment: Tables with exact inference: whether the student follows its guide also on rows put together from two
             training rows, column by column, which takes no labels. Images: True for random crops and mirror images at
             every step, "crop" for crops alone, for what has a left and a right; with inducing points, which "auto"
@@ -231,9 +241,10 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             # Of images the network's pass is what takes time, and both halves share it.
             both_ways=not table and self._likelihood is ClassLikelihood.DIRICHLET,
         )
-        if self.calibrate == "loo" or (self.calibrate == _AUTO and table):
+        knowing = table or _knows_enough(guide, data.outputs)
+        if self.calibrate == "loo" or (self.calibrate == _AUTO and knowing):
             model.left_out = guide.left_out()
-        if share := self._share_of_guide():
+        if share := self._share_of_guide(knowing):
             model.guide, model.guide_share = fit_nngp_classes(data, guide), share
         return model
 
@@ -242,10 +253,12 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             return float(self.beta)
         return BETA if n_images is None else image_beta(n_images)
 
-    def _share_of_guide(self) -> float:
+    def _share_of_guide(self, knowing: bool) -> float:
         if self.guide_share is not None:
             return float(self.guide_share)
-        return 0.0 if self.image_shape_ is not None or self.beta == 0 else TABLE_GUIDE_SHARE
+        if self.beta == 0:
+            return 0.0
+        return TABLE_GUIDE_SHARE if self.image_shape_ is None else IMAGE_GUIDE_SHARES[knowing]
 
     def _adopt(
         self, model: AnyModel, scaler: TableScaler | ImageScaler, sampling_seed: int, temperature: float
@@ -264,3 +277,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         guide = batch_guide(self._fit_guide(subset, seed, self.guide_scale), self._likelihood)
         options = self._sparse_student(subset, source, seed, callbacks)
         return fit_sparse_gdkl_classes(source, guide, options, beta=SPARSE_SHARE * self._weight_of_guide())
+
+
+def _knows_enough(guide: ClassGuide, n_classes: int) -> bool:
+    """Whether the guide predicts held-out labels well enough to be trusted as much as its student."""
+    return float(guide.held_out_log_likelihood.mean()) > (_ENOUGH - 1) * math.log(n_classes)

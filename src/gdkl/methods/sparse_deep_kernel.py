@@ -149,8 +149,8 @@ def build_sparse_deep_kernel(source: BatchSource, outputs: int, options: SparseO
     """
     if options.n_inducing > source.rows:
         raise DataError(
-            f"n_inducing={options.n_inducing} is more than the {source.rows} training rows: use fewer inducing points, "
-            "or inference='exact'."
+            f"n_inducing={options.n_inducing} is more than the {source.rows} rows that are trained on (others may be "
+            "kept for the noise): use fewer inducing points, or inference='exact'."
         )
     wanted = max(_START_ROWS, _START_ROWS_A_POINT * options.n_inducing)
     rows = source.sample(min(wanted, source.rows), options.seed).rows

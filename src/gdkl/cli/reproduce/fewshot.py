@@ -31,7 +31,7 @@ from gdkl.numerics import OptionError, resolve_device
 from gdkl.paper import check_writable, fewshot_table
 from gdkl.paper import fewshot as experiment
 from gdkl.paper.fewshot_data import PAPER_DRAW, SIZES, Draw, paper_indices
-from gdkl.paper.fewshot_mean import mean_of_seeds
+from gdkl.paper.fewshot_mean import VIEWS, mean_of_seeds
 from gdkl.training import ProgressDisplay
 
 _USUAL = experiment.Protocol()
@@ -175,8 +175,9 @@ def _one(run: experiment.Run, folder: Path, data_dir: Path | None, device: torch
     say(f"{name}: on {device}")
     progress = ProgressDisplay(name, sys.stderr)
     [first, *_] = experiment.complete(run, folder, data_dir=data_dir, device=device, callbacks=[progress])
-    test = first["splits"][0]["test"]
-    say(
-        f"{name}: LL {test['log_likelihood']:.3f}, accuracy {100 * test['accuracy']:.1f} %, ECE {test['ece']:.3f}, "
-        f"{first['fit_seconds']:.0f} s"
+    views = ((view, first["splits"][0][view]) for view in VIEWS)
+    scores = "; ".join(
+        f"{view} LL {score['log_likelihood']:.3f}, accuracy {100 * score['accuracy']:.1f} %, ECE {score['ece']:.3f}"
+        for view, score in views
     )
+    say(f"{name}: {scores}; {first['fit_seconds']:.0f} s")
