@@ -416,7 +416,7 @@ def test_the_default_network_for_images_is_a_wide_resnet():
     network = model.model_.embed.template.network.network
     assert type(network) is gdkl.nets.WideResNet
     assert (network.depth, network.widen_factor) == (10, 2)
-    many = image_network_builder(None, (1, 8, 8), torch.float64, few=False)(64)
+    many = image_network_builder(None, (1, 8, 8), torch.float64, small=False)(64)
     assert (many.network.depth, many.network.widen_factor) == (28, 5)
 
 

@@ -71,9 +71,9 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             for 0.75 on tables; for images 0.5 if the guide knows at least a quarter of what a guess leaves open of
             held-out labels, 0.25 if it does not; and 0 with ``beta=0`` and with inducing points, where no guide has
             seen all rows and more than 0 is refused. Latent functions are the student's in any case.
-        feature_net: None for d-100-100-100-20 with ReLU, and for images a wide ResNet: of depth 10 and factor 2 where a
-            step has all of them, 28 and 5 with inducing points. Or a list of widths, a `torch.nn.Module` (copied), or a
-            function from the number of columns, or of channels, to one.
+        feature_net: None for d-100-100-100-20 with ReLU, and for images a wide ResNet of depth 10 and factor 2, or 28
+            and 5 with inducing points on a GPU. Or a list of widths, a `torch.nn.Module` (copied), or a function from
+            the number of columns, or of channels, to one.
         base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
         inference: "exact": all rows at every step. "sparse": inducing points, batches and a softmax over sampled
             latents in place of the Dirichlet likelihood, for any number of rows. "auto": exact while it fits in memory

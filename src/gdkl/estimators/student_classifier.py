@@ -51,8 +51,8 @@ class StudentClassifier(StudentOptions, ClassifierBase):
         if self.image_shape_ is None:
             build = network_builder(self.feature_net)
         else:
-            dtype, few = data.targets.dtype, self._all_images_at_once
-            build = image_network_builder(self.feature_net, self.image_shape_, dtype, few=few)
+            small = self._all_images_at_once or data.rows.device.type == "cpu"
+            build = image_network_builder(self.feature_net, self.image_shape_, data.targets.dtype, small=small)
         options = self._options(seed, callbacks, build)
         if not self._descends:
             return options
