@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import warnings
 
 import gpytorch
@@ -420,19 +422,87 @@ def test_the_default_network_for_images_is_a_wide_resnet():
     assert (many.network.depth, many.network.widen_factor) == (28, 5)
 
 
+def places(n, seed=0):
+    """Small bright shapes of two kinds at random places: nothing for a network that takes pixels where they are."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    X = 0.2 * rng.normal(size=(n, 1, 10, 10))
+    for row, label in enumerate(y):
+        down, along = rng.integers(0, 8, 2)
+        X[row, 0, down : down + 3, along : along + 3] += [np.eye(3) + np.eye(3)[::-1], 1 - np.eye(3)][label]
+    return X.astype(np.float32), y
+
+
+class Places(nn.Module):
+    """Convolutions that know shapes wherever they are."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, 12, 3),
+            nn.ReLU(),
+            nn.Conv2d(12, 12, 3),
+            nn.ReLU(),
+            nn.AdaptiveMaxPool2d(1),
+            nn.Flatten(),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_a_guide_that_holds_its_student_back_is_trusted_less():
+    X, y = places(120)
+    options = {"feature_net": Places, "n_iter": 150, "learning_rate": 0.1, "random_state": 0}
+    chosen, held_back = (GDKLClassifier(beta=beta, **options).fit(X, y) for beta in ("auto", 3.0))
+    assert chosen.beta_ == pytest.approx(0.1)
+    assert chosen.guide_share_ == 0
+    assert (held_back.beta_, held_back.guide_share_) == (3.0, 0.25)
+    Xt, yt = places(200, seed=1)
+    assert metrics.nll(chosen.predict_proba(Xt), yt) < metrics.nll(held_back.predict_proba(Xt), yt) - 0.05
+
+
 @pytest.mark.filterwarnings("ignore::gdkl.numerics.DataWarning")
-@pytest.mark.parametrize(("beta", "expected"), [("auto", 800 / 300), (3.0, 3.0), (0.5, 0.5)])
-def test_many_images_follow_their_guide_less(beta, expected, monkeypatch):
+@pytest.mark.parametrize(("n", "fits"), [(40, 1), (300, 3)])
+def test_images_are_tried_on_a_held_out_fifth_where_that_can_tell(n, fits, monkeypatch):
     found = []
 
-    def fit(*args, **options):
-        found.append(options["beta"])
-        return fit_gdkl_classes(*args, **options)
+    def fit(data, *args, **options):
+        found.append((data.n, options["beta"]))
+        return fit_gdkl_classes(data, *args, **options)
 
     monkeypatch.setattr(gdkl_classifier, "fit_gdkl_classes", fit)
-    X, y = images(300, shape=(1, 4, 4))
-    GDKLClassifier(beta=beta, feature_net=[4, 2], n_iter=1, random_state=0).fit(X, y)
-    assert found == [expected]
+    X, y = images(n, shape=(1, 4, 4))
+    model = GDKLClassifier(feature_net=[4, 2], n_iter=1, random_state=0).fit(X, y)
+    usual = min(3.0, 800 / n)
+    assert len(found) == fits
+    assert found[-1] == (n, model.beta_)
+    assert found[:-1] == [(240, usual), (240, pytest.approx(usual / 30))][: fits - 1]
+    found.clear()
+    assert GDKLClassifier(beta=0.5, feature_net=[4, 2], n_iter=1, random_state=0).fit(X, y).beta_ == 0.5
+    assert found == [(n, 0.5)]
+
+
+def test_the_weight_of_the_guide_is_told_of_and_kept(tmp_path):
+    X, y = table(40)
+    model = MAKERS["gdkl"](n_iter=2).fit(X, y)
+    assert model.beta_ == 3
+    model.save(tmp_path / "model.gdkl")
+    assert gdkl.load(tmp_path / "model.gdkl").beta_ == 3
+    sparse = MAKERS["gdkl"](n_iter=2, inference="sparse", n_inducing=5, batch_size=8).fit(X, y)
+    assert sparse.beta_ == pytest.approx(0.1)
+
+
+def test_trials_that_the_user_interrupts_are_all_there_is():
+    X, y = places(60)
+
+    def stop(report):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.warns(UserWarning, match="(?i)interrupt"):
+        model = GDKLClassifier(feature_net=Places, n_iter=30, random_state=0, callbacks=[stop]).fit(X, y)
+    assert model.n_iter_ == 1
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_a_table_after_images_is_a_table():

@@ -119,7 +119,8 @@ def test_the_command(synthetic, tmp_path):
     runner = CliRunner()
     result = runner.invoke(app, command)
     assert result.exit_code == 0, result.output
-    written = json.loads((tmp_path / "cifar" / "cifar10-gdkl-holdout20-epochs1-scale25-beta0.1-seed0.json").read_text())
+    file = tmp_path / "cifar" / "cifar10-gdkl-holdout20-epochs1-scale25-beta0.09-seed0.json"
+    written = json.loads(file.read_text())
     assert written["protocol"]["holdout"] == 20
     assert 0 < written["best_temperature"] < 100
     again = runner.invoke(app, command)

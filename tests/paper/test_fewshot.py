@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gdkl import GdklError, datasets, infinite, metrics
 from gdkl.cli.app import app
-from gdkl.paper import fewshot, fewshot_data, fewshot_mean, fewshot_table, image_runs, published
+from gdkl.paper import cifar, fewshot, fewshot_data, fewshot_mean, fewshot_table, image_runs, published
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
 from gdkl.paper.results import read_result
 from gdkl.training import Callback
@@ -317,3 +317,10 @@ def test_ours_stands_beside_the_papers():
     for part in ("-1.850 ± 0.050", "-1.83 ± 0.01", "37.50 ± 0.00", "36.45 ± 0.72", "20.0"):
         assert part in text
     assert published("fewshot", "nn", "cifar10.n800.acc").mean == 42.81
+
+
+@pytest.mark.parametrize("protocol", [fewshot.Protocol, cifar.Protocol])
+@pytest.mark.parametrize(("options", "message"), [({"depth": 27}, "depth=27"), ({"beta": float("inf")}, "beta=inf")])
+def test_settings_that_no_run_could_have_are_refused_before_anything_is_read(protocol, options, message):
+    with pytest.raises(GdklError, match=message):
+        protocol(**options)

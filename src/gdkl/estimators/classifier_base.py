@@ -214,9 +214,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         Returns:
             The temperature, and that first model if the user interrupted its training: then there is no second.
         """
-        kept, held_out = _hold_out(to_numpy(data.labels[0]).astype(np.int64), seed)
+        kept, held_out = hold_out(to_numpy(data.labels[0]).astype(np.int64), seed)
         check_row_count(len(kept))
-        model = self._fit_model(_rows_of(data, kept), seed, callbacks)
+        model = self._fit_model(rows_of(data, kept), seed, callbacks)
         log_probs = self._log_probs(model, data.rows[:, held_out], seed).mean(dim=0)
         labels = data.labels[0, held_out].to(log_probs.device)
         interrupted = model.outcome is not None and model.outcome.interrupted
@@ -331,7 +331,7 @@ def _mixture(log_probs: Tensor) -> Tensor:
     return torch.logsumexp(log_probs, dim=0, keepdim=True) - math.log(len(log_probs))
 
 
-def _hold_out(labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hold_out(labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows kept and rows held out: a fifth of each class, at least one; a class with a single row keeps it."""
     generator = np.random.default_rng(seed)
     held_out: list[int] = []
@@ -344,7 +344,8 @@ def _hold_out(labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], 
     return np.setdiff1d(np.arange(len(labels)), held_out), np.sort(np.asarray(held_out))
 
 
-def _rows_of(data: ClassData, rows: NDArray[np.int64]) -> ClassData:
+def rows_of(data: ClassData, rows: NDArray[np.int64]) -> ClassData:
+    """Some of the rows with all that belongs to them."""
     index = torch.as_tensor(rows, device=data.rows.device)
     return ClassData(
         data.rows[:, index],

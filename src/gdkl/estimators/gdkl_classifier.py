@@ -6,12 +6,15 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+import torch
 from gpytorch.kernels import Kernel
 
 from gdkl.estimators.class_inputs import ImageScaler, TableScaler
-from gdkl.estimators.classifier_base import AnyModel
+from gdkl.estimators.classifier_base import AnyModel, hold_out, rows_of
+from gdkl.estimators.common import to_numpy
 from gdkl.estimators.guided_classifier import GuidedClassifier
 from gdkl.estimators.parts import FeatureNet
 from gdkl.estimators.sparse_classes import batch_guide, class_subset
@@ -43,6 +46,14 @@ IMAGE_GUIDE_SHARES = (0.25, 0.5)
 #: negative log-likelihood over that of a guess. Photographs are below, pictures of clothes and digits above.
 _ENOUGH = 0.25
 
+#: Beside the usual weight of the guide of images, this part of it is tried on a held-out fifth of them. Some images a
+#: network understands at once and an infinite one hardly at all: there a guide must not hold its student back.
+LESS = 1 / 30
+
+#: How much more probable held-out labels must be for anything but the usual, in nats, and the fewest that can tell.
+_PREFERENCE = 2.0
+_FEWEST_HELD_OUT = 10
+
 #: Scale of the default guide that students of images follow, whatever their number: docs/method.md.
 IMAGE_GUIDE_SCALE = 64.0
 
@@ -50,13 +61,26 @@ IMAGE_GUIDE_SCALE = 64.0
 _ROWS_A_STEP = 256
 
 
+class _Trust(NamedTuple):
+    """How far a guide is trusted.
+
+    Attributes:
+        beta: Weight of the guide in training.
+        share: Its share in predictions; None for the usual one.
+    """
+
+    beta: float
+    share: float | None
+
+
 class GDKLClassifier(StudentClassifier, GuidedClassifier):
     """Guided deep kernel learning of classes: features of a network, one exact Gaussian process a class over them.
 
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. "auto" for 3, or less for
-            many images with exact inference: 800 over their number. With inducing points a thirtieth of it counts: by
-            default the paper's 0.1.
+            many images with exact inference: 800 over their number, or a thirtieth of that if a held-out fifth of them
+            is better off with it. That takes two fits to four fifths of the images before the one to all; a number
+            takes one. With inducing points a thirtieth of it counts: by default the paper's 0.1. See ``beta_``.
         n_iter: Gradient steps; each sees a fresh random split of the rows.
         likelihood: "dirichlet", or "gaussian" for a regression on ±1 a class.
         guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a
@@ -69,7 +93,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
             the guide's, which is asked at the scale where it predicts best. 0 is the student alone, 1 the guide. None
             for 0.75 on tables; for images 0.5 if the guide knows at least a quarter of what a guess leaves open of
-            held-out labels, 0.25 if it does not; and 0 with ``beta=0`` and with inducing points, where no guide has
+            held-out labels, 0.25 if it does not, none if held-out images are better off without (``beta="auto"``); and
+            0 with ``beta=0`` and with inducing points, where no guide has
             seen all rows and more than 0 is refused. Latent functions are the student's in any case.
         feature_net: None for d-100-100-100-20 with ReLU, and for images a wide ResNet of depth 10 and factor 2, or 28
             and 5 with inducing points on a GPU. Or a list of widths, a `torch.nn.Module` (copied), or a function from
@@ -107,8 +132,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         learning_rate: Falls tenfold at 60 % and 80 % of the steps.
         weight_decay: On the network's weights.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
-        dtype: "auto" (float64; for images float32 networks, in bfloat16 on a GPU, under float64 algebra), "float32" or
-            "float64".
+        dtype: "auto" (float64; for images float32 networks, trained in bfloat16 where that is faster, under float64
+            algebra), "float32" or "float64".
         random_state: Seed of weights, splits, sampled latents and of the order in which a DataLoader shuffles; two fits
             with one seed are equal, unless the loader draws from a generator of its own.
         verbose: 1 shows progress on standard error.
@@ -120,6 +145,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             loader whose batches are not those of before is told of by a `gdkl.training.CheckpointWarning`.
 
     Attributes after ``fit``:
+        beta_: Weight of the guide that training had.
         guide_share_: Share of the guide's own probabilities that predictions have.
 
     Example:
@@ -132,6 +158,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         True
     """
 
+    beta_: float
     guide_share_: float
     _augments_tables: ClassVar[bool] = True
     _calibrations: ClassVar[tuple[str, ...]] = ("temperature", "loo", _AUTO)
@@ -197,7 +224,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
 
     def _check_options(self) -> None:
         super()._check_options()
-        if self.beta != _AUTO:
+        if not (isinstance(self.beta, str) and self.beta == _AUTO):
             try:
                 check_number("beta", self.beta, low=0, strict=False)
             except OptionError:
@@ -220,9 +247,56 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         table = self.image_shape_ is None
-        rows_a_step = _ROWS_A_STEP if self.batch_size is None and table else self.batch_size
-        if (batches := self._in_batches(data, seed, guided=True, rows_a_step=rows_a_step)) is not None:
+        if (batches := self._in_batches(data, seed, guided=True, rows_a_step=self._rows_a_step())) is not None:
             return replace(self._fit_sparse(batches[0], data.outputs, seed, callbacks), held_out=batches[1])
+        if table or self.beta != _AUTO:
+            return self._fit_guided(data, seed, callbacks, self._usual())
+        trust, model = self._try_on_held_out(data, seed, callbacks)
+        return model or self._fit_guided(data, seed, callbacks, trust)
+
+    def _usual(self, n_images: int | None = None) -> _Trust:
+        """How far the guide is trusted where nothing is tried."""
+        if self.beta != _AUTO:
+            return _Trust(float(self.beta), self.guide_share)
+        return _Trust(BETA if n_images is None else image_beta(n_images), self.guide_share)
+
+    def _try_on_held_out(
+        self, data: ClassData, seed: int, callbacks: Sequence[Callback]
+    ) -> tuple[_Trust, FittedModel | None]:
+        """How far held-out images say that the guide is to be trusted.
+
+        Returns:
+            What to fit all images with, and a model of some if the user interrupted its training: then that is all.
+        """
+        usual = self._usual(data.n)
+        labels = to_numpy(data.labels[0]).astype(np.int64)
+        if np.unique(labels, return_counts=True)[1].max() < 2:
+            return usual, None
+        kept, held_out = hold_out(labels, seed)
+        if len(held_out) < _FEWEST_HELD_OUT:
+            return usual, None
+        part, rows = rows_of(data, kept), data.rows[:, held_out]
+        scores: dict[_Trust, float] = {}
+        for beta in (usual.beta, LESS * usual.beta):
+            model = self._fit_guided(part, seed, callbacks, _Trust(beta, usual.share))
+            if model.outcome is not None and model.outcome.interrupted:
+                return usual, model
+            temperature = 1.0
+            if model.left_out is not None:
+                temperature = self._left_out_temperature(model.left_out, part.labels[0], seed)
+            tried = {usual.share: model}
+            if usual.share is None:
+                tried[0.0] = replace(model, guide=None, guide_share=0.0)
+            for share, one in tried.items():
+                log_probs = torch.log_softmax(self._log_probs(one, rows, seed)[0] / temperature, dim=0)
+                own = data.labels[:, held_out].to(log_probs.device)
+                scores[_Trust(beta, share)] = float(log_probs.gather(0, own).sum())
+        best = max(scores, key=scores.__getitem__)
+        return (best if scores[best] > scores[usual] + _PREFERENCE else usual), None
+
+    def _fit_guided(self, data: ClassData, seed: int, callbacks: Sequence[Callback], trust: _Trust) -> FittedModel:
+        """Exact inference with a given trust in the guide."""
+        table = self.image_shape_ is None
         scale = self.guide_scale
         if scale is None and self.guide is None and not table:
             scale = IMAGE_GUIDE_SCALE
@@ -232,11 +306,11 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             data.repeat(self.n_members),
             guide,
             options,
-            beta=self._weight_of_guide(None if table else data.n),
+            beta=trust.beta,
             # Images: as published. What these two gain on tables they do not gain there.
             start_at_guide=table,
             stratified=table,
-            rows_a_step=rows_a_step,
+            rows_a_step=self._rows_a_step(),
             recombined=table and bool(self.augment),
             # Of images the network's pass is what takes time, and both halves share it.
             both_ways=not table and self._likelihood is ClassLikelihood.DIRICHLET,
@@ -244,19 +318,18 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         knowing = table or _knows_enough(guide, data.outputs)
         if self.calibrate == "loo" or (self.calibrate == _AUTO and knowing):
             model.left_out = guide.left_out()
-        if share := self._share_of_guide(knowing):
+        if share := self._share_of_guide(trust, knowing):
             model.guide, model.guide_share = fit_nngp_classes(data, guide), share
+        self.beta_ = trust.beta
         return model
 
-    def _weight_of_guide(self, n_images: int | None = None) -> float:
-        if self.beta != _AUTO:
-            return float(self.beta)
-        return BETA if n_images is None else image_beta(n_images)
+    def _rows_a_step(self) -> int | None:
+        return _ROWS_A_STEP if self.batch_size is None and self.image_shape_ is None else self.batch_size
 
-    def _share_of_guide(self, knowing: bool) -> float:
-        if self.guide_share is not None:
-            return float(self.guide_share)
-        if self.beta == 0:
+    def _share_of_guide(self, trust: _Trust, knowing: bool) -> float:
+        if trust.share is not None:
+            return float(trust.share)
+        if trust.beta == 0:
             return 0.0
         return TABLE_GUIDE_SHARE if self.image_shape_ is None else IMAGE_GUIDE_SHARES[knowing]
 
@@ -276,7 +349,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
         guide = batch_guide(self._fit_guide(subset, seed, self.guide_scale), self._likelihood)
         options = self._sparse_student(subset, source, seed, callbacks)
-        return fit_sparse_gdkl_classes(source, guide, options, beta=SPARSE_SHARE * self._weight_of_guide())
+        self.beta_ = SPARSE_SHARE * self._usual().beta
+        return fit_sparse_gdkl_classes(source, guide, options, beta=self.beta_)
 
 
 def _knows_enough(guide: ClassGuide, n_classes: int) -> bool:

@@ -116,6 +116,8 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     # Files from before there was a choice do not say.
     if header.get("inference") is not None:
         estimator.inference_ = header["inference"]
+    if isinstance(estimator, GDKLClassifier) and header.get("beta") is not None:
+        estimator.beta_ = float(header["beta"])
     if header["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
     if isinstance(estimator, ClassifierBase):

@@ -64,6 +64,7 @@ def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor],
         "network": _pack_network(model.embed),
         "outcome": None if outcome is None else vars(outcome),
         "inference": getattr(estimator, "inference_", None),
+        "beta": getattr(estimator, "beta_", None),
     }
     if isinstance(model, FittedModel):
         _pack_posterior(model, tensors, header)

@@ -28,7 +28,8 @@ def unchecked() -> Generator[None]:
     """Take it that inputs and covariances are finite, without a look at them.
 
     A look makes Python wait for a GPU until everything asked of it so far is done. A training loop that asks for the
-    kernel of every batch looks at its objective now and then instead.
+    kernel of every batch looks at its objective now and then instead. Counts for the thread, or asyncio task, that
+    enters it, and not for threads that are started within.
 
     Example:
         >>> import gdkl.infinite as inf

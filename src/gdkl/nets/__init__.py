@@ -4,6 +4,16 @@ from gdkl.nets.images import ImageFeatures
 from gdkl.nets.members import Members
 from gdkl.nets.mlp import MLP, PAPER_WIDTHS
 from gdkl.nets.mlp_pass import mlp_backward, mlp_forward
-from gdkl.nets.wide_resnet import WideBlock, WideResNet
+from gdkl.nets.wide_resnet import WideBlock, WideResNet, blocks_a_group
 
-__all__ = ["MLP", "PAPER_WIDTHS", "ImageFeatures", "Members", "WideBlock", "WideResNet", "mlp_backward", "mlp_forward"]
+__all__ = [
+    "MLP",
+    "PAPER_WIDTHS",
+    "ImageFeatures",
+    "Members",
+    "WideBlock",
+    "WideResNet",
+    "blocks_a_group",
+    "mlp_backward",
+    "mlp_forward",
+]

@@ -16,6 +16,22 @@ _STEM_WIDTH = 16
 _GROUPS = ((16, 1), (32, 2), (64, 2))
 
 
+def blocks_a_group(depth: int) -> int:
+    """Blocks of each of the three groups of a wide ResNet of some depth.
+
+    Raises:
+        OptionError: If no wide ResNet is as deep.
+
+    Example:
+        >>> blocks_a_group(28)
+        4
+    """
+    blocks, rest = divmod(depth - _OUTSIDE_BLOCKS, _PER_BLOCK_AND_GROUP)
+    if rest or blocks < 1:
+        raise OptionError(f"depth={depth!r} of a wide ResNet must be 6·b + 4: use 10, 16, 22, 28, …")
+    return blocks
+
+
 class WideBlock(nn.Module):
     """Two 3 × 3 convolutions, each after batch norm and ReLU, beside a shortcut.
 
@@ -73,9 +89,7 @@ class WideResNet(nn.Module):
 
     def __init__(self, depth: int = 28, widen_factor: int = 5, dropout: float = 0.3, *, in_channels: int = 3):
         super().__init__()
-        blocks, rest = divmod(depth - _OUTSIDE_BLOCKS, _PER_BLOCK_AND_GROUP)
-        if rest or blocks < 1:
-            raise OptionError(f"depth={depth!r} of a wide ResNet must be 6·b + 4: use 10, 16, 22, 28, …")
+        blocks = blocks_a_group(depth)
         if widen_factor < 1 or in_channels < 1:
             raise OptionError(f"widen_factor and in_channels must be at least 1; got {widen_factor}, {in_channels}.")
         if not 0 <= dropout < 1:

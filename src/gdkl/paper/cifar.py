@@ -8,6 +8,7 @@ images: that is how β and the guide's scale are chosen.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +26,7 @@ from gdkl.estimators.temperature import best_temperature
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
 from gdkl.guide import fit_class_batch_guide, subset_size
 from gdkl.methods import FittedModel, SparseOptions, fit_sparse_dkl_classes, fit_sparse_gdkl_classes
-from gdkl.nets import ImageFeatures, WideResNet
+from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import DEVIATIONS, MEANS, stratified_indices
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
@@ -98,6 +99,9 @@ class Protocol:
 
     def __post_init__(self) -> None:
         algebra_dtype(self.algebra)
+        blocks_a_group(self.depth)
+        if not 0 <= self.beta < math.inf:
+            raise OptionError(f"beta={self.beta!r} must be a finite number of at least 0.")
         if self.epochs < 1:
             raise OptionError(f"epochs={self.epochs!r} must be at least 1.")
         if not self.guide_scale > 0:

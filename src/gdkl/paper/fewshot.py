@@ -7,6 +7,7 @@ images. A run that is killed goes on from its checkpoint; one whose result is th
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +32,7 @@ from gdkl.methods import (
     fit_nngp_classes,
     image_beta,
 )
-from gdkl.nets import ImageFeatures, WideResNet
+from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, UInt8Array, load_task, normalise
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
@@ -118,6 +119,9 @@ class Protocol:
 
     def __post_init__(self) -> None:
         algebra_dtype(self.algebra)
+        blocks_a_group(self.depth)
+        if self.beta is not None and not 0 <= self.beta < math.inf:
+            raise OptionError(f"beta={self.beta!r} must be a finite number of at least 0.")
         if self.guide_scale is not None and not self.guide_scale > 0:
             raise OptionError(f"guide_scale={self.guide_scale!r} must be positive.")
 
