@@ -122,6 +122,8 @@ def of_images():
 def test_images_of_another_size_are_refused(of_images):
     with pytest.raises(GdklError, match=r"shape \(2, 8, 7\).*fitted to \(2, 8, 8\).*resize"):
         of_images.predict(IMAGES[..., :7])
+    with pytest.raises(GdklError, match=r"shape \(1, 8, 8\).*fitted to \(2, 8, 8\): pass images of as many channels"):
+        of_images.predict(IMAGES[:, :1])
     with pytest.raises(GdklError, match=r"shape \(8, 8, 2\).*fitted to \(2, 8, 8\): move.*np.moveaxis\(X, -1, 1\)"):
         of_images.predict(IMAGES.transpose(0, 2, 3, 1))
 

@@ -166,7 +166,9 @@ def _compare_shape(estimator: Any, shape: tuple[int, ...]) -> None:
             f"X is 4-D, and this {name} was fitted to a table of {estimator.n_features_in_} columns: pass rows in 2-D."
         )
     if shape != tuple(expected):
-        remedy = _MOVE_CHANNELS if (shape[2], *shape[:2]) == tuple(expected) else "resize them"
+        remedy = "resize them" if shape[0] == expected[0] else "pass images of as many channels"
+        if (shape[2], *shape[:2]) == tuple(expected):
+            remedy = _MOVE_CHANNELS
         raise DataError(
             f"X has images of shape {shape} (channels, height, width), and this {name} was fitted to "
             f"{tuple(expected)}: {remedy}."

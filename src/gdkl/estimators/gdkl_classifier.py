@@ -122,8 +122,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             then chooses. A Dataset or DataLoader of images alters its own. "auto" for tables only.
         views: How images are looked at when they are predicted; probabilities are the mean over the views. "plain": as
             they are; "mirrored": the image and its mirror image, for what may as well look to the other side;
-            "shifted": both, each also shifted to all four sides by a sixteenth of its size, ten views in all. Costs
-            that many times the time of a prediction, and no training. For images alone.
+            "shifted": both, each also shifted to all four sides by a sixteenth of its size or a pixel, ten views in
+            all. Costs that many times the time of a prediction, and no training. For images alone.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
         patience: See ``tol``.
         optimizer: "adam", "sgd", or "auto": gradient descent for images that a step has all of, as published, Adam
