@@ -118,6 +118,19 @@ def test_large_images(size: int):
     assert error(torch.from_numpy(K), net.kernel(x.double()), exact, exact) <= 2e-6
 
 
+def test_lanes_beyond_the_map_stay_numbers():
+    # 3 x 5 patches leave the last of 16 lanes over: a circular convolution fills it, no note belongs to it.
+    wave, around = inf.Sin(1.0, 0.7, 0.3), inf.Conv2d((2, 1), 1, "same", "circular")
+    net = inf.Sequential(inf.Conv2d(1), inf.ReLU(), around, wave, inf.Conv2d((1, 2)), inf.Flatten(), inf.Linear())
+    x = 300 * images((1, 9, 5), 0)
+    program = lower(net, (1, 9, 5), torch.float32)
+    first = next(op for op in flat(program.ops) if isinstance(op, Activate))
+    assert first.layout.rows * first.layout.columns < program.group
+    K, _ = emulate(program, x.numpy())
+    exact = net.diagonal(x.double())
+    assert error(torch.from_numpy(K), net.kernel(x.double()), exact, exact) <= 2e-6
+
+
 class TestPlacement:
     def test_the_papers_network_never_rereads_and_keeps_all_lanes_busy(self):
         program = lower(inf.wide_resnet(blocks=4), (3, 32, 32), torch.float32)

@@ -157,7 +157,9 @@ class Wave(Formula):
         """As above."""
         x = machine.multiply(machine.constant(self.square), k)
         size = machine.function("fabs", x)
-        larger = machine.function("exp", machine.subtract(size, machine.add(first[0], second[0])))
+        # |k| is at most (q1 + q2)/2; a lane beyond the map has a k but notes of zero, and must stay a number.
+        exponent = machine.subtract(size, machine.add(first[0], second[0]))
+        larger = machine.function("exp", machine.function("fmin", exponent, machine.number(0.0)))
         # e^(−2|x|) − 1, from −1 to 0.
         fall = machine.function("expm1", machine.multiply(size, machine.number(-2.0)))
         swing = machine.function("copysign", machine.multiply(larger, fall), x)
