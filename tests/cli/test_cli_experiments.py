@@ -88,8 +88,14 @@ def test_an_unknown_experiment_is_told_the_known_ones(words):
 
 def test_the_help_page_has_one_line_an_experiment():
     shown = CliRunner().invoke(app, ["reproduce", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
-    lines = shown.split("Commands")[1].splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("│")] == list(OPTIONS)
+    lines = shown.split("Commands:")[1].split("Example:")[0].split("\n")
+    assert [line.split()[0] for line in lines if line.strip()] == list(OPTIONS)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_help_pages_name_every_option_in_full(name: str):
+    shown = CliRunner().invoke(app, ["reproduce", name, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+    assert {option for option in OPTIONS[name] if f"--{option}" not in shown} == set()
 
 
 def test_a_help_page_is_of_one_experiment():

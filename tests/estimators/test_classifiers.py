@@ -493,6 +493,7 @@ def test_the_weight_of_the_guide_is_told_of_and_kept(tmp_path):
     assert sparse.beta_ == pytest.approx(0.1)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_trials_that_the_user_interrupts_are_all_there_is():
     X, y = places(60)
 

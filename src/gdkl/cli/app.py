@@ -15,6 +15,8 @@ app = typer.Typer(
     name="gdkl",
     cls=OneLineGroup,
     add_completion=False,
+    # Plain help: in 80 columns the panels of rich cut the names of options short.
+    rich_markup_mode=None,
     # An error that is not the user's is a bug, and Python's own traceback is what a report of it needs.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

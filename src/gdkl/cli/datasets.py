@@ -25,7 +25,9 @@ from gdkl.datasets import (
     names,
 )
 
-app = typer.Typer(help="List the named datasets, or fetch one.", epilog="Example:  gdkl datasets list")
+app = typer.Typer(
+    rich_markup_mode=None, help="List the named datasets, or fetch one.", epilog="Example:  gdkl datasets list"
+)
 
 DataDir = Annotated[
     Path | None,
@@ -42,7 +44,7 @@ def root(context: typer.Context) -> None:
 
 @app.command("list", epilog="Example:  gdkl datasets list --data-dir ~/tables")
 def list_datasets(data_dir: DataDir = None) -> None:
-    """Show every dataset with its size, and where a copy of it is; images after tables."""
+    """Show every dataset, its size, and where a copy of it is."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right")
@@ -80,7 +82,7 @@ def fetch_dataset(
     data_dir: DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Download it even if a copy is there.")] = False,
 ) -> None:
-    """Make sure that a checked copy of a dataset is at hand, and print its path.
+    """Get a checked copy of a dataset, and print its path.
 
     A copy in --data-dir, in the folder of GDKL_DATA or in the cache is enough; without one the dataset is downloaded
     into the cache. The numbers are checked against a recorded SHA-256 in any case.

@@ -23,15 +23,20 @@ PICTURES = ("figure1.png", "bands.png", "calibration.png", "training.png")
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the page and the pictures.")] = Path(
-        "demo"
-    ),
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Gradient steps of GDKL and of DKL.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32 - 2, help="Seed of data, weights and splits.")] = 0,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the page and the pictures.")
+    ] = Path("demo"),
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=1, help="Gradient steps of GDKL and of DKL.")
+    ] = 1000,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, max=2**32 - 2, help="Seed of data, weights and splits.")
+    ] = 0,
 ) -> None:
-    """Fit GDKL, DKL, NNGP and GP to two embedded datasets; print their scores, write pictures and a page.
+    """Fit four models to embedded data; write pictures and a page.
 
-    Nothing is downloaded. The folder is written at the end and as a whole: a demo that is interrupted leaves none.
+    GDKL, DKL, NNGP and GP on two datasets; their scores are printed. Nothing is downloaded. The folder is written at
+    the end and as a whole: a demo that is interrupted leaves none.
     """
     check_folder(output, (PAGE, *PICTURES))
     out = Console()

@@ -26,12 +26,14 @@ class ExperimentGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(cls=ExperimentGroup, epilog="Example:  gdkl reproduce uci --datasets boston --data-dir data")
+app = typer.Typer(
+    cls=ExperimentGroup, rich_markup_mode=None, epilog="Example:  gdkl reproduce uci --datasets boston --data-dir data"
+)
 
 
 @app.callback(invoke_without_command=True)
 def reproduce(context: typer.Context) -> None:
-    """Run an experiment of the paper, or one of our own, and print all figures.
+    """Run an experiment, the paper's or our own.
 
     Each has its options: gdkl reproduce EXPERIMENT --help. Result files hold seeds, settings and versions. What is
     already there with the same settings is kept, so that an interrupted command goes on where it stopped. A result is
