@@ -25,7 +25,7 @@ from gdkl.estimators import gdkl_classifier
 from gdkl.estimators.parts import image_network_builder
 from gdkl.gp import base_samples
 from gdkl.methods import fit_gdkl_classes
-from gdkl.numerics import DataWarning
+from gdkl.numerics import DataWarning, InterruptedFitWarning
 
 ALL = pytest.mark.parametrize("name", MAKERS)
 PROCESSES = pytest.mark.parametrize("name", ["gdkl", "dkl", "nngp"])
@@ -500,9 +500,31 @@ def test_trials_that_the_user_interrupts_are_all_there_is():
     def stop(report):
         os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.warns(UserWarning, match="(?i)interrupt"):
+    with pytest.warns(InterruptedFitWarning, match="four fifths"):
         model = GDKLClassifier(feature_net=Places, n_iter=30, random_state=0, callbacks=[stop]).fit(X, y)
     assert model.n_iter_ == 1
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("calibrate", ["loo", "temperature", None])
+@pytest.mark.parametrize("steps", [3, 9])
+def test_an_interrupt_in_either_trial_leaves_a_model(steps: int, calibrate: str | None):
+    X, y = places(60)
+    calls = []
+
+    def stop(report):
+        calls.append(report.step)
+        if len(calls) == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    model = GDKLClassifier(feature_net=Places, n_iter=6, random_state=0, calibrate=calibrate, callbacks=[stop])
+    with pytest.warns(InterruptedFitWarning, match="four fifths"):
+        model.fit(X, y)
+    # The second trial, of a guide that counts less, is not worth half: the first stays.
+    assert len(calls) == steps
+    assert model.n_iter_ == min(steps, 6)
+    assert model.beta_ == 3.0
     assert np.isfinite(model.predict_proba(X)).all()
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 from sklearn.metrics import brier_score_loss, log_loss
 
 from gdkl import GdklError, metrics
+from gdkl.predictive import ClassPredictive
 
 
 def draw(n=500, classes=4, seed=0, sharpness=2.0):
@@ -109,6 +110,17 @@ def test_class_summary_holds_every_score():
     probs, labels = draw()
     for name, value in metrics.class_summary(probs, labels).items():
         assert value == getattr(metrics, name)(probs, labels)
+
+
+@pytest.mark.parametrize("classes", [["a", "b", "c", "d"], [4, 3, 2, 1]])
+def test_a_prediction_is_scored_by_its_own_labels(classes: list):
+    probs, labels = draw()
+    p = ClassPredictive(np.log(probs), classes, np.zeros(probs.shape), probs)
+    assert metrics.class_summary(p, np.asarray(classes)[labels]) == pytest.approx(metrics.class_summary(probs, labels))
+    np.testing.assert_allclose(metrics.entropy(p), metrics.entropy(probs))
+    assert metrics.ood_auroc(p[:50], p[50:], "variance") == metrics.ood_auroc(probs[:50], probs[50:], "variance")
+    with pytest.raises(GdklError, match="not there in fit: 'z'"):
+        metrics.nll(p, ["z"] * len(labels))
 
 
 @pytest.mark.parametrize("name", ["accuracy", "nll", "brier", "ece", "mce", "calibration_bins", "class_summary"])

@@ -13,7 +13,7 @@ import torch
 from gpytorch.kernels import Kernel
 
 from gdkl.estimators.class_inputs import ImageScaler, TableScaler
-from gdkl.estimators.classifier_base import AnyModel, hold_out, rows_of
+from gdkl.estimators.classifier_base import AnyModel, hold_out, rows_of, trial_that_is_all
 from gdkl.estimators.common import to_numpy
 from gdkl.estimators.guided_classifier import GuidedClassifier
 from gdkl.estimators.parts import FeatureNet
@@ -266,7 +266,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         """How far held-out images say that the guide is to be trusted.
 
         Returns:
-            What to fit all images with, and a model of some if the user interrupted its training: then that is all.
+            What to fit all images with, and a model of some if the user interrupted the trials: then that is all.
         """
         usual = self._usual(data.n)
         labels = to_numpy(data.labels[0]).astype(np.int64)
@@ -277,13 +277,16 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             return usual, None
         part, rows = rows_of(data, kept), data.rows[:, held_out]
         scores: dict[_Trust, float] = {}
+        finished: FittedModel | None = None
         for beta in (usual.beta, LESS * usual.beta):
             model = self._fit_guided(part, seed, callbacks, _Trust(beta, usual.share))
-            if model.outcome is not None and model.outcome.interrupted:
-                return usual, model
+            if (interrupted := trial_that_is_all(model, finished)) is not None:
+                self.beta_ = usual.beta
+                return usual, interrupted
+            finished = model
             temperature = 1.0
             if model.left_out is not None:
-                temperature = self._left_out_temperature(model.left_out, part.labels[0], seed)
+                temperature = self._left_out_temperature(model.left_out, seed)
             tried = {usual.share: model}
             if usual.share is None:
                 tried[0.0] = replace(model, guide=None, guide_share=0.0)

@@ -106,10 +106,12 @@ class LeftOut(NamedTuple):
     Attributes:
         latents: Marginals of the latent functions, ``(members, classes, n)``.
         noise: Learned noise, ``(members, classes)``.
+        labels: The class numbers that came true, ``(members, n)``.
     """
 
     latents: Marginals
     noise: Tensor
+    labels: Tensor
 
 
 @torch.no_grad()
@@ -128,7 +130,8 @@ def leave_one_out(factor: Tensor, weights: Tensor, targets: LabelTargets, noise:
     """
     with_noise = torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1).reciprocal()
     variance = with_noise - targets.noise - noise.unsqueeze(-1)
-    return LeftOut(Marginals(targets.values - weights * with_noise, floor_variance(variance, with_noise)), noise)
+    latents = Marginals(targets.values - weights * with_noise, floor_variance(variance, with_noise))
+    return LeftOut(latents, noise, targets.values.argmax(dim=-2))
 
 
 def base_samples(count: int, n_classes: int, seed: int) -> Tensor:

@@ -3,6 +3,7 @@
 from gdkl.metrics.classification import (
     CalibrationBins,
     OodScore,
+    Probabilities,
     accuracy,
     brier,
     calibration_bins,
@@ -18,6 +19,7 @@ from gdkl.metrics.regression import coverage, crps, interval_width, log_likeliho
 __all__ = [
     "CalibrationBins",
     "OodScore",
+    "Probabilities",
     "accuracy",
     "brier",
     "calibration_bins",

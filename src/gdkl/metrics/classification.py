@@ -1,7 +1,8 @@
 """Scores of class probabilities: how often right, and how honest about it.
 
-Every function takes probabilities ``(n, classes)``, rows summing to 1, and the classes that came true as whole numbers
-``0 … classes − 1``. Two classes are two columns. Accuracy and AUROC: larger is better; the others: smaller.
+Every function takes what `predict_distribution` returns, with the labels as they are, or probabilities
+``(n, classes)``, rows summing to 1, with the columns of the classes that came true, ``0 … classes − 1``. Two classes
+are two columns. Accuracy and AUROC: larger is better; the others: smaller.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
 
 from gdkl.numerics import DataError, OptionError
-from gdkl.predictive import FloatArray
+from gdkl.predictive import ClassPredictive, FloatArray, class_index
 
 IntArray: TypeAlias = NDArray[np.int64]
+
+#: A prediction, or its probabilities alone.
+Probabilities: TypeAlias = ArrayLike | ClassPredictive
 
 #: Bins of confidence, as the paper counts them.
 N_BINS = 15
@@ -59,7 +63,7 @@ class CalibrationBins(NamedTuple):
     accuracy: FloatArray
 
 
-def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
+def accuracy(probs: Probabilities, labels: ArrayLike) -> float:
     """Share of rows whose most probable class came true.
 
     Example:
@@ -70,7 +74,7 @@ def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
     return float(np.mean(p.argmax(axis=1) == y))
 
 
-def nll(probs: ArrayLike, labels: ArrayLike) -> float:
+def nll(probs: Probabilities, labels: ArrayLike) -> float:
     """Mean negative log probability of the classes that came true; infinite if one of them had none.
 
     Example:
@@ -82,7 +86,7 @@ def nll(probs: ArrayLike, labels: ArrayLike) -> float:
         return float(-np.log(p[np.arange(len(y)), y]).mean())
 
 
-def brier(probs: ArrayLike, labels: ArrayLike) -> float:
+def brier(probs: Probabilities, labels: ArrayLike) -> float:
     """Mean squared distance from the probabilities to the truth, summed over classes: between 0 and 2.
 
     Example:
@@ -93,7 +97,7 @@ def brier(probs: ArrayLike, labels: ArrayLike) -> float:
     return float(np.square(p - np.eye(p.shape[1])[y]).sum(axis=1).mean())
 
 
-def ece(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) -> float:
+def ece(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BINS) -> float:
     """Expected calibration error: mean distance of confidence and accuracy over bins, weighted by their counts.
 
     Example:
@@ -103,7 +107,7 @@ def ece(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) -> float:
     return _calibration_error(probs, labels, n_bins, "l1")
 
 
-def mce(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) -> float:
+def mce(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BINS) -> float:
     """Maximum calibration error: the largest distance of confidence and accuracy in any bin that is not empty.
 
     Example:
@@ -113,7 +117,7 @@ def mce(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) -> float:
     return _calibration_error(probs, labels, n_bins, "max")
 
 
-def calibration_bins(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) -> CalibrationBins:
+def calibration_bins(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BINS) -> CalibrationBins:
     """Count predictions, and their mean confidence and accuracy, by confidence.
 
     A bin holds its lower end; the last holds both.
@@ -134,7 +138,7 @@ def calibration_bins(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) 
     return CalibrationBins(edges, counts.astype(np.int64), confidence, share)
 
 
-def entropy(probs: ArrayLike) -> FloatArray:
+def entropy(probs: Probabilities) -> FloatArray:
     """Entropy of each row of probabilities, in nats.
 
     Example:
@@ -146,12 +150,12 @@ def entropy(probs: ArrayLike) -> FloatArray:
     return np.abs(np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0).sum(axis=1))
 
 
-def ood_auroc(inside: ArrayLike, outside: ArrayLike, by: OodScore | str = OodScore.ENTROPY) -> float:
+def ood_auroc(inside: Probabilities, outside: Probabilities, by: OodScore | str = OodScore.ENTROPY) -> float:
     """Probability that a row of another kind looks more uncertain than one of the known kind; 0.5 is chance.
 
     Args:
-        inside: For rows of the known kind: class probabilities ``(n, classes)`` for "entropy", latent variances
-            ``(n,)`` or ``(n, classes)`` for "variance".
+        inside: For rows of the known kind: a prediction, or its class probabilities ``(n, classes)`` for "entropy", or
+            its latent variances ``(n,)`` or ``(n, classes)`` for "variance".
         outside: The same for rows of another kind.
         by: "entropy" or "variance".
 
@@ -176,12 +180,15 @@ def ood_auroc(inside: ArrayLike, outside: ArrayLike, by: OodScore | str = OodSco
     return float(roc_auc_score(truth, np.concatenate([known, other])))
 
 
-def class_summary(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) -> dict[str, float]:
+def class_summary(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BINS) -> dict[str, float]:
     """All scores of class probabilities at once, by name.
 
     Example:
         >>> sorted(class_summary([[0.9, 0.1], [0.6, 0.4]], [0, 1]))
         ['accuracy', 'brier', 'ece', 'mce', 'nll']
+        >>> p = ClassPredictive(np.log([[0.9, 0.1]]), ["no", "yes"], np.zeros((1, 2)), np.ones((1, 2)))
+        >>> class_summary(p, ["no"])["accuracy"]
+        1.0
     """
     return {
         "accuracy": accuracy(probs, labels),
@@ -192,7 +199,7 @@ def class_summary(probs: ArrayLike, labels: ArrayLike, n_bins: int = N_BINS) -> 
     }
 
 
-def check_classification(probs: ArrayLike, labels: ArrayLike) -> tuple[FloatArray, IntArray]:
+def check_classification(probs: Probabilities, labels: ArrayLike) -> tuple[FloatArray, IntArray]:
     """Probabilities and labels as arrays that fit each other.
 
     Raises:
@@ -206,6 +213,8 @@ def check_classification(probs: ArrayLike, labels: ArrayLike) -> tuple[FloatArra
     """
     p = _check_probs(probs)
     y = np.asarray(labels)
+    if isinstance(probs, ClassPredictive):
+        y = class_index(probs.classes, y)
     if y.shape != (len(p),):
         raise DataError(f"labels must be one a row of probs, shape ({len(p)},); got {y.shape}.")
     if y.dtype.kind not in "biu":
@@ -217,7 +226,9 @@ def check_classification(probs: ArrayLike, labels: ArrayLike) -> tuple[FloatArra
     return p, y
 
 
-def _check_probs(probs: ArrayLike) -> FloatArray:
+def _check_probs(probs: Probabilities) -> FloatArray:
+    if isinstance(probs, ClassPredictive):
+        probs = probs.probs
     try:
         p = np.asarray(probs, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -245,7 +256,7 @@ def _check_bins(n_bins: int) -> None:
         raise OptionError(f"n_bins={n_bins!r} must be at least 1.")
 
 
-def _calibration_error(probs: ArrayLike, labels: ArrayLike, n_bins: int, norm: Literal["l1", "max"]) -> float:
+def _calibration_error(probs: Probabilities, labels: ArrayLike, n_bins: int, norm: Literal["l1", "max"]) -> float:
     import torch  # noqa: PLC0415
     from torchmetrics.functional.classification import (  # noqa: PLC0415  (seconds of imports that no other score needs)
         multiclass_calibration_error,
@@ -259,7 +270,9 @@ def _calibration_error(probs: ArrayLike, labels: ArrayLike, n_bins: int, norm: L
     return float(value)
 
 
-def _mean_variance(variances: ArrayLike) -> FloatArray:
+def _mean_variance(variances: Probabilities) -> FloatArray:
+    if isinstance(variances, ClassPredictive):
+        variances = variances.latent_variance
     values = np.asarray(variances, dtype=np.float64)
     if values.ndim not in (1, 2) or values.size == 0:
         raise DataError(f"latent variances must have shape (n,) or (n, classes) with rows in them; got {values.shape}.")

@@ -19,7 +19,7 @@ _PANEL_WIDTH = 2.9
 
 
 def reliability_diagram(
-    probs: ArrayLike,
+    probs: metrics.Probabilities,
     labels: ArrayLike,
     *,
     n_bins: int = 15,
@@ -33,8 +33,8 @@ def reliability_diagram(
     expected and maximum calibration errors and the Brier score.
 
     Args:
-        probs: Class probabilities, ``(n, classes)``.
-        labels: The classes that came true, as columns of ``probs``.
+        probs: What ``predict_distribution`` returned, or class probabilities ``(n, classes)``.
+        labels: The labels that came true; the columns of bare probabilities.
         n_bins: Bins of confidence.
         color: Of the bars.
         title: Of the panel.
@@ -87,7 +87,7 @@ def reliability_diagram(
 
 
 def confidence_histogram(
-    probs: ArrayLike,
+    probs: metrics.Probabilities,
     labels: ArrayLike,
     *,
     n_bins: int = 15,
@@ -100,8 +100,8 @@ def confidence_histogram(
     Where the two lines meet, the classifier is honest on average.
 
     Args:
-        probs: Class probabilities, ``(n, classes)``.
-        labels: The classes that came true, as columns of ``probs``.
+        probs: What ``predict_distribution`` returned, or class probabilities ``(n, classes)``.
+        labels: The labels that came true; the columns of bare probabilities.
         n_bins: Bins of confidence.
         color: Of the bars.
         title: Of the panel.
@@ -130,12 +130,15 @@ def confidence_histogram(
     return ax
 
 
-def reliability_figure(predictions: Mapping[str, ArrayLike], labels: ArrayLike, *, n_bins: int = 15) -> Figure:
+def reliability_figure(
+    predictions: Mapping[str, metrics.Probabilities], labels: ArrayLike, *, n_bins: int = 15
+) -> Figure:
     """Reliability diagrams over confidence histograms, one column a model, as in the paper's figure.
 
     Args:
-        predictions: Class probabilities of the same rows, by the model's name.
-        labels: The classes that came true.
+        predictions: What each model's ``predict_distribution`` returned for the same rows, or class probabilities, by
+            name.
+        labels: The labels that came true; the columns of bare probabilities.
         n_bins: Bins of confidence.
 
     Raises:

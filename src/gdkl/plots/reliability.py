@@ -13,7 +13,7 @@ from scipy.stats import binom
 from gdkl.metrics import coverage
 from gdkl.numerics import DataError, OptionError
 from gdkl.plots.style import FONT_SIZE, GREY, PALE, add_legend, color_cycle, dress, panel_of
-from gdkl.predictive import FloatArray, Predictive
+from gdkl.predictive import ClassPredictive, FloatArray, Predictive
 
 #: Levels at which coverage is counted unless told otherwise.
 DEFAULT_LEVELS: FloatArray = np.linspace(0.05, 0.95, 19)
@@ -63,6 +63,8 @@ def calibration(
     """
     if not predictions:
         raise DataError("calibration needs at least one prediction: pass {name: predictive}.")
+    if any(isinstance(p, ClassPredictive) for p in predictions.values()):
+        raise DataError("calibration is of intervals, and these are classes: use plots.reliability_figure.")
     values = np.asarray(levels, dtype=np.float64)
     if values.ndim != 1 or values.size == 0 or not bool(((values > 0) & (values < 1)).all()):
         raise OptionError("levels must be probabilities strictly between 0 and 1.")

@@ -20,12 +20,21 @@ _TOLD_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How training ended: steps done, and whether the user, a callback or a numerical failure ended it early."""
+    """How training ended.
+
+    Attributes:
+        steps: Steps done.
+        interrupted: Whether the user ended it early.
+        stopped: Whether a callback did.
+        failed: Whether a numerical failure did.
+        trial: Whether it was a first fit, to some of the rows, that the user interrupted: then there was no other.
+    """
 
     steps: int
     interrupted: bool = False
     stopped: bool = False
     failed: bool = False
+    trial: bool = False
 
 
 def set_rates(optimiser: torch.optim.Optimizer, schedule: Schedule, step: int) -> None:
