@@ -490,7 +490,9 @@ def test_the_weight_of_the_guide_is_told_of_and_kept(tmp_path):
     model.save(tmp_path / "model.gdkl")
     assert gdkl.load(tmp_path / "model.gdkl").beta_ == 3
     sparse = MAKERS["gdkl"](n_iter=2, inference="sparse", n_inducing=5, batch_size=8).fit(X, y)
-    assert sparse.beta_ == pytest.approx(0.1)
+    assert sparse.beta_ == pytest.approx(0.001)
+    pictures = GDKLClassifier(feature_net=Places, n_iter=2, inference="sparse", random_state=0).fit(*places(40))
+    assert pictures.beta_ == pytest.approx(0.1)
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from gdkl.gp import ExactPosterior, ScaledKernel
-from gdkl.guide import BatchGuide, OnlineGram, PrecomputedGram, as_kernel_function, ask_contexts
+from gdkl.gp import ClassLikelihood, ExactPosterior, ScaledKernel, label_targets
+from gdkl.guide import (
+    BatchGuide,
+    ClassBatchGuide,
+    OnlineGram,
+    PrecomputedGram,
+    as_kernel_function,
+    ask_class_contexts,
+    ask_contexts,
+)
 from gdkl.guide.context import context_size
 from gdkl.infinite import mlp
 from gdkl.numerics import OptionError
@@ -44,6 +52,38 @@ def test_every_row_is_asked_given_a_context_without_it():
         assert any(agrees)
     p = asked.posterior(x[:0], y[:, :0], torch.tensor([4, 2]))
     torch.testing.assert_close(p.mean[0], asked.beliefs.mean[:, [4, 2]])
+
+
+@pytest.mark.parametrize("likelihood", list(ClassLikelihood))
+def test_labels_carry_their_own_variances(likelihood: ClassLikelihood):
+    x, y, _ = setting()
+    labels = (y[0] > 0).long()
+    guide = ClassBatchGuide(OnlineGram(KERNEL), 2.0, 1.5, 0.1, 2, likelihood)
+    asked = ask_class_contexts(guide, lambda index: (x[index], labels[index]), N, 3, torch.float64)
+    size = context_size(N, 2)
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(3))
+    answers = []
+    for context in (order[:size], order[size : 2 * size]):
+        values, own = label_targets(labels[context], 2, likelihood, torch.float64)
+        K = 0.75 * KERNEL.gram(x[context])
+        across = 0.75 * KERNEL.cross(x, x[context])
+        for c in range(2):
+            solved = torch.linalg.solve(K + torch.diag(own[c] + 0.1), torch.cat([values[c][:, None], across.mT], dim=1))
+            variance = 0.75 * KERNEL.diagonal(x) - (across * solved[:, 1:].mT).sum(dim=-1)
+            answers.append((across @ solved[:, 0], variance))
+    # Rows of the first context are asked given the second, and the other way round.
+    for rows, given in ((order[:size], 1), (order[size : 2 * size], 0)):
+        p = asked.posterior(x[rows], labels[rows], rows)
+        assert p.mean.dtype == torch.float64
+        for c in range(2):
+            mean, variance = answers[2 * given + c]
+            torch.testing.assert_close(p.mean[0, c], mean[rows], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(p.variance[0, c], variance[rows], rtol=1e-5, atol=1e-5)
+
+
+def test_many_classes_have_smaller_contexts():
+    assert context_size(10**6, 1000) ** 2 * 1000 <= 2**23
+    assert context_size(10**6, 2) == context_size(10**6)
 
 
 def test_what_cannot_be_asked_ahead_is_refused():

@@ -34,14 +34,15 @@ from gdkl.estimators.temperature import best_temperature
 from gdkl.estimators.validation import MIN_ROWS, check_number, check_row_count, refuse_fit_options
 from gdkl.gp import ClassLikelihood, LeftOut, base_samples, class_log_probs
 from gdkl.methods import ClassData, FittedModel, FittedNetwork
+from gdkl.nets import images_at_a_time
 from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
 from gdkl.predictive import ClassPredictive, FloatArray, Views, image_views
 from gdkl.training import BatchSource, Callback
 
 #: Latents sampled for a prediction.
 PREDICTION_SAMPLES = 1024
-#: Images that a network sees at a time in prediction. On a CPU what lies in the cache is twice as fast.
-_IMAGES_AT_A_TIME, _IMAGES_AT_A_TIME_ON_CPU = 512, 32
+#: Images that a guide is asked about at a time.
+_IMAGES_AT_A_TIME = 512
 #: Part of each class's rows that a temperature is fitted on.
 _HELD_OUT = 0.2
 #: How far from one a temperature is expected to be: the deviation of its logarithm. A dozen held-out rows that are all
@@ -240,8 +241,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
     ) -> None:
         """Take over a trained model; `gdkl.load` comes this way too."""
         if self.image_shape_ is not None:
-            on_cpu = self._device_of(model).type == "cpu"
-            model.most_rows = _IMAGES_AT_A_TIME_ON_CPU if on_cpu else _IMAGES_AT_A_TIME
+            model.most_rows = images_at_a_time(self._device_of(model))
             if isinstance(model, FittedModel) and model.guide is not None:
                 model.guide.most_rows = _IMAGES_AT_A_TIME
         self.model_ = model

@@ -21,18 +21,19 @@ from gdkl.estimators.sparse_classes import batch_guide, class_subset
 from gdkl.estimators.student_classifier import CROP, StudentClassifier
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood
-from gdkl.guide import ClassGuide, GuideKernel
+from gdkl.guide import ClassGuide, GuideKernel, ask_class_contexts
 from gdkl.methods import ClassData, FittedModel, fit_gdkl_classes, fit_nngp_classes, fit_sparse_gdkl_classes, image_beta
 from gdkl.numerics import OptionError
-from gdkl.training import BatchSource, Callback, StepReport
+from gdkl.training import BatchSource, Callback, StepReport, TensorBatches
 
 _AUTO = "auto"
 
 #: Weight of the guide of tables, of few images, and before the part that counts with inducing points is taken.
 BETA = 3.0
 
-#: Part of ``beta`` that counts with inducing points: three become the paper's 0.1.
-SPARSE_SHARE = 1 / 30
+#: Part of ``beta`` that counts with inducing points: of images three become the paper's 0.1, of tables 0.001. There a
+#: student learns from far more rows than its guide, which is to steady it and not to hold it back: docs/method.md.
+SPARSE_SHARE, SPARSE_TABLE_SHARE = 1 / 30, 1 / 3000
 
 #: Share of the guide's own probabilities in predictions of tables, chosen on splits that are in no table of results;
 #: docs/method.md has the figures.
@@ -80,7 +81,8 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. "auto" for 3, or less for
             many images with exact inference: 800 over their number, or a thirtieth of that if a held-out fifth of them
             is better off with it. That takes two fits to four fifths of the images before the one to all; a number
-            takes one. With inducing points a thirtieth of it counts: by default the paper's 0.1. See ``beta_``.
+            takes one. With inducing points a thirtieth of it counts for images, by default the paper's 0.1, and for
+            tables a 3000th. See ``beta_``.
         n_iter: Gradient steps; each sees a fresh random split of the rows.
         likelihood: "dirichlet", or "gaussian" for a regression on ±1 a class.
         guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a
@@ -102,7 +104,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
         inference: "exact": all rows at every step. "sparse": inducing points, batches and a softmax over sampled
             latents in place of the Dirichlet likelihood, for any number of rows. "auto": exact while it fits in memory
-            and takes at most ten minutes here, or up to 2000 rows; see ``inference_``.
+            and its matrices take at most ten minutes here, or up to 2000 rows; see ``inference_``.
         n_inducing: Number of inducing points of sparse inference; None for 128, for images 10 or one a class.
         batch_size: Rows a step, half of which inform the guide about the others. None for 256 rows of a table and all
             images; 512 and 256 with inducing points.
@@ -352,7 +354,13 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
         guide = batch_guide(self._fit_guide(subset, seed, self.guide_scale), self._likelihood)
         options = self._sparse_student(subset, source, seed, callbacks)
-        self.beta_ = SPARSE_SHARE * self._usual().beta
+        share = SPARSE_SHARE
+        if self.image_shape_ is None:
+            share = SPARSE_TABLE_SHARE
+            if isinstance(source, TensorBatches):
+                # Rows that can be had by number are asked about once, ahead; those of a loader by half batches.
+                guide = ask_class_contexts(guide, source.take_pair, source.rows, seed, options.algebra)
+        self.beta_ = share * self._usual().beta
         return fit_sparse_gdkl_classes(source, guide, options, beta=self.beta_)
 
 

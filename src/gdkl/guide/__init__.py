@@ -11,7 +11,7 @@ from gdkl.guide.batch import (
     subset_size,
 )
 from gdkl.guide.classes import STUDENT_MULTIPLE, ClassGuide, fit_class_guide
-from gdkl.guide.context import ContextGuide, ask_contexts
+from gdkl.guide.context import ClassContextGuide, ContextGuide, ask_class_contexts, ask_contexts
 from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.guide import Guide, fit_guide
 from gdkl.guide.images import image_kernel_function, takes_images
@@ -22,6 +22,7 @@ __all__ = [
     "STUDENT_MULTIPLE",
     "BatchGuide",
     "ClassBatchGuide",
+    "ClassContextGuide",
     "ClassGuide",
     "ContextGuide",
     "EvidenceFit",
@@ -32,6 +33,7 @@ __all__ = [
     "PrecomputedGram",
     "Trial",
     "as_kernel_function",
+    "ask_class_contexts",
     "ask_contexts",
     "fit_batch_guide",
     "fit_by_evidence",

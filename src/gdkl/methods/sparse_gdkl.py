@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import ClassLikelihood, Marginals
-from gdkl.guide import BatchGuide, ClassBatchGuide, ContextGuide
+from gdkl.guide import BatchGuide, ClassBatchGuide, ClassContextGuide, ContextGuide
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions, train_sparse_deep_kernel
 from gdkl.objectives import SOFTMAX_SAMPLES, ObjectiveValue, guided, guided_softmax
@@ -51,13 +51,13 @@ def fit_sparse_gdkl(
 
 
 def fit_sparse_gdkl_classes(
-    source: BatchSource, guide: ClassBatchGuide, options: SparseOptions, *, beta: float = 0.1
+    source: BatchSource, guide: ClassBatchGuide | ClassContextGuide, options: SparseOptions, *, beta: float = 0.1
 ) -> FittedModel:
     """The same for labels: a softmax over sampled latents, and a Dirichlet guide; or a regression on ±1 a class.
 
     Args:
         source: Where batches of rows and class numbers come from.
-        guide: A Gaussian process a class.
+        guide: A Gaussian process a class; asked about the halves of each batch, or about all rows ahead.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term, which is averaged over the classes.
     """

@@ -1,6 +1,6 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
-from gdkl.nets.images import ImageFeatures
+from gdkl.nets.images import ImageFeatures, images_at_a_time
 from gdkl.nets.members import Members
 from gdkl.nets.mlp import MLP, PAPER_WIDTHS
 from gdkl.nets.mlp_pass import mlp_backward, mlp_forward
@@ -14,6 +14,7 @@ __all__ = [
     "WideBlock",
     "WideResNet",
     "blocks_a_group",
+    "images_at_a_time",
     "mlp_backward",
     "mlp_forward",
 ]

@@ -58,3 +58,8 @@ def _channels_last(images: Tensor) -> Tensor:
         return images.contiguous(memory_format=torch.channels_last)
     except RuntimeError:  # torch.vmap knows one layout only
         return images
+
+
+def images_at_a_time(device: torch.device) -> int:
+    """Images that a network had best see at a time where nothing is learned: on a CPU those that its caches hold."""
+    return 32 if device.type == "cpu" else 1000

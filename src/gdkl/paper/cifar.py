@@ -26,12 +26,12 @@ from gdkl.estimators.temperature import best_temperature
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
 from gdkl.guide import fit_class_batch_guide, subset_size
 from gdkl.methods import FittedModel, SparseOptions, fit_sparse_dkl_classes, fit_sparse_gdkl_classes
-from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group
+from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group, images_at_a_time
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import DEVIATIONS, MEANS, stratified_indices
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
 from gdkl.paper.fewshot_mean import views_probabilities, views_scores, write_probabilities
-from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, wait_for
+from gdkl.paper.image_runs import StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
 from gdkl.training import ALONE, Callback, ImageBatches, RotatingCheckpoint, Schedule, World
@@ -360,7 +360,7 @@ def _probabilities(
     )
     base = base_samples(PREDICTION_SAMPLES, task.classes, seed)
     found: list[Tensor] = []
-    for index in torch.arange(len(task.test_labels), device=source.device).split(IMAGES_AT_A_TIME):
+    for index in torch.arange(len(task.test_labels), device=source.device).split(images_at_a_time(source.device)):
         latents = model.marginals(tests.plain(index)[None])
         noise = model.noise.to(latents.mean)
         found.append(class_log_probs(latents, ClassLikelihood.DIRICHLET, noise, base.to(latents.mean))[0].T)

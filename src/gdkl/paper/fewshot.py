@@ -32,12 +32,12 @@ from gdkl.methods import (
     fit_nngp_classes,
     image_beta,
 )
-from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group
+from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group, images_at_a_time
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, UInt8Array, load_task, normalise
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
 from gdkl.paper.fewshot_mean import views_probabilities, views_scores, write_probabilities
-from gdkl.paper.image_runs import IMAGES_AT_A_TIME, StepTimer, algebra_dtype, wait_for
+from gdkl.paper.image_runs import StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
 from gdkl.training import Callback, Checkpoint, Schedule, seeded
@@ -355,7 +355,7 @@ def _fit(
             model = fit_dkl_classes(data, options)
         else:
             model = fit_nn_classes(data, options)
-    model.most_rows = IMAGES_AT_A_TIME
+    model.most_rows = images_at_a_time(data.rows.device)
     return model
 
 

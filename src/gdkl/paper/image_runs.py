@@ -13,9 +13,6 @@ from gdkl.numerics import OptionError
 from gdkl.predictive import FloatArray
 from gdkl.training import Callback, StepReport
 
-#: Test images that a network sees at a time.
-IMAGES_AT_A_TIME = 1000
-
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
