@@ -84,6 +84,14 @@ def test_the_table_has_means_and_standard_errors():
     assert "90.0 ± 0.0" in text
 
 
+def test_a_single_split_has_no_error():
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(classes_table([_result("gdkl", [0.1])]))
+    text = console.export_text()
+    assert "0.100" in text
+    assert "nan" not in text
+
+
 def test_the_standing_is_by_split_and_against_the_best_other():
     results = [_result("gdkl", [0.1, 0.3]), _result("nn", [0.4, 0.4]), _result("dkl", [0.1, 0.2])]
     assert standing(results) == ["wine 20%: gdkl is 0.050 ± 0.050 behind dkl in NLL, by split."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,18 +43,24 @@ def classes_table(results: Sequence[Mapping[str, Any]]) -> Table:
         alike = [other for other in results if (other["dataset"], other["protocol"]["part"]) == group]
         best = min(mean_and_error(other, "nll").mean for other in alike)
         nll, ece, accuracy = (mean_and_error(result, name) for name in ("nll", "ece", "accuracy"))
-        shown = f"{nll.mean:.3f} ± {nll.error:.3f}"
+        shown = _shown(nll, 3)
         seconds = float(np.mean([split["fit_seconds"] for split in result["splits"]]))
         table.add_row(
             group[0],
             f"{group[1]:.0%}",
             result["method"],
             f"[bold]{shown}[/bold]" if nll.mean == best else shown,
-            f"{ece.mean:.3f} ± {ece.error:.3f}",
-            f"{100 * accuracy.mean:.1f} ± {100 * accuracy.error:.1f}",
+            _shown(ece, 3),
+            _shown(accuracy, 1, unit=100),
             f"{seconds:.1f}",
         )
     return table
+
+
+def _shown(score: MeanAndError, digits: int, unit: float = 1.0) -> str:
+    """A mean with its standard error, which a single split has none of."""
+    mean = f"{unit * score.mean:.{digits}f}"
+    return mean if math.isnan(score.error) else f"{mean} ± {unit * score.error:.{digits}f}"
 
 
 def standing(results: Sequence[Mapping[str, Any]], method: str = "gdkl") -> list[str]:
