@@ -145,7 +145,7 @@ class TestNumbersOfSplits:
         fewer = self.run(tmp_path, 1)
         assert fewer.stderr.count("the first 1 of its 3 splits") == 2
         assert self.read(tmp_path) == before
-        assert f"{before['splits'][0]['test']['nll']:.3f} ± nan" in fewer.stdout
+        assert f"{before['splits'][0]['test']['nll']:.3f} │" in fewer.stdout
         assert "over 1 splits" in fewer.stdout
 
     def test_a_command_that_asks_for_more_goes_on(self, tmp_path, monkeypatch):
