@@ -140,7 +140,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             with one seed are equal, unless the loader draws from a generator of its own.
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
-            objects; a true answer ends training.
+            objects; a true answer ends training. Trial fits (``beta``, ``calibrate``) call them, too.
         checkpoint_dir: Folder in which sparse inference keeps its state every half minute, the last two of it. The same
             fit, started again with the same options, data and ``random_state`` (which must be given), goes on from
             there, to the same model; ``history_`` then begins at that step. Files are removed when the fit has ended. A
