@@ -10,6 +10,7 @@ from matplotlib.colors import to_hex
 
 from gdkl import metrics, plots
 from gdkl.numerics import DataError
+from gdkl.predictive import ClassPredictive
 
 RNG = np.random.default_rng(0)
 LOGITS = 2 * RNG.standard_normal((300, 5))
@@ -20,6 +21,15 @@ LABELS = RNG.integers(5, size=300)
 def bars(ax, label):
     [container] = [c for c in ax.containers if c.get_label() == label]
     return [(bar.get_x(), bar.get_y(), bar.get_height()) for bar in container]
+
+
+def test_a_prediction_is_drawn_with_its_own_labels():
+    names = np.array(list("abcde"))
+    p = ClassPredictive(np.log(PROBS), names, np.zeros(PROBS.shape), np.ones(PROBS.shape))
+    own, bare = (plots.confidence_histogram(*given) for given in ((p, names[LABELS]), (PROBS, LABELS)))
+    assert [line.get_xdata()[0] for line in own.lines] == pytest.approx([line.get_xdata()[0] for line in bare.lines])
+    assert bare.lines[1].get_xdata()[0] == pytest.approx(PROBS.max(axis=1).mean())
+    assert len(plots.reliability_figure({"GDKL": p}, names[LABELS]).axes) == 2
 
 
 def test_bars_reach_the_accuracy_and_gaps_the_confidence_of_their_bin():

@@ -68,7 +68,7 @@ class EstimatorBase(BaseEstimator, ABC):
 
     def _tell_of_interrupt(self, outcome: TrainingOutcome | None) -> None:
         if outcome is not None and outcome.interrupted:
-            trial = " It was a first fit, to four fifths of the rows, and the model knows those alone."
+            trial = " It was a first fit, to some of the rows, and the model knows those alone."
             warnings.warn(
                 f"Training was interrupted after {outcome.steps} steps; the model is usable as it stood then."
                 + (trial if outcome.trial else ""),

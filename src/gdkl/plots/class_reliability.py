@@ -121,7 +121,7 @@ def confidence_histogram(
     ax = panel_of(ax, 3.6, 2.2)
     shares = bins.counts / bins.counts.sum()
     ax.bar(bins.edges[:-1], shares, 1.0 / n_bins, align="edge", color=color, alpha=0.45, edgecolor="white")
-    confidence = float(np.asarray(probs, dtype=np.float64).max(axis=1).mean())
+    confidence = float(np.nansum(shares * bins.confidence))
     ax.axvline(metrics.accuracy(probs, labels), color=INK, linewidth=1.3, label="accuracy")
     ax.axvline(confidence, color=INK, linewidth=1.3, linestyle=(0, (2, 1.5)), label="mean confidence")
     dress(ax, title=title, xlabel="confidence", ylabel="share of predictions")
