@@ -85,6 +85,8 @@ def main() -> None:
             "device": name,
             "versions": {"gdkl": gdkl.__version__, "torch": torch.__version__},
             "images": arguments.images,
+            "depth": arguments.depth,
+            "widen_factor": arguments.widen_factor,
             "gdkl_ms": 1e3 * step["gdkl"],
             "dkl_ms": 1e3 * step["dkl"],
             "ratio": ratio,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from torch import Tensor, nn
 
 import dense
 from gdkl import GdklError
-from gdkl.gp import ClassLikelihood, Split
-from gdkl.guide import as_kernel_function, fit_class_guide
+from gdkl.gp import ClassLikelihood, Marginals, Split
+from gdkl.guide import BothWays, as_kernel_function, fit_class_guide
 from gdkl.infinite import mlp
 from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes, fit_gdkl_classes
 from gdkl.methods.deep_kernel import build_deep_kernel
@@ -112,19 +114,36 @@ def test_the_kl_counts_recombined_rows_and_the_labels_do_not():
     assert more["kl"] != pytest.approx(plain["kl"], rel=1e-3)
 
 
-def test_both_ways_is_each_half_held_out_in_turn():
-    data = _data()
-    model = build_deep_kernel(data, _options(MLP))
-    drawn = SplitSampler(24, 1, seed=3).draw(1)
-    split = Split(drawn.observed[0, :, :11], drawn.held_out[0])  # halves of different sizes
+@pytest.mark.parametrize("observed", [11, 12])
+@pytest.mark.parametrize("kernel", [None, ScaleKernel(MaternKernel())])
+@pytest.mark.parametrize("members", [1, 2])
+def test_both_ways_is_each_half_held_out_in_turn(observed: int, kernel: Kernel | None, members: int):
+    data = _data().repeat(members)
+    model = build_deep_kernel(data, replace(_options(MLP), base_kernel=kernel))
+    drawn = SplitSampler(24, members, seed=3).draw(1)
+    split = Split(drawn.observed[0, :, :observed], drawn.held_out[0])
     back = Split(split.held_out, split.observed)
-    q, of_others = model.both_ways(data.rows, data.targets, split, model.noise())
-    for found, expected in (
-        (q, model.marginals(data.rows, data.targets, split, model.noise())),
-        (of_others, model.marginals(data.rows, data.targets, back, model.noise())),
-    ):
-        torch.testing.assert_close(found.mean, expected.mean, rtol=1e-9, atol=1e-10)
-        torch.testing.assert_close(found.variance, expected.variance, rtol=1e-9, atol=1e-10)
+    ways = [model.marginals(data.rows, data.targets, each, model.noise()) for each in (split, back)]
+    expected = Marginals(*(torch.cat(values, dim=-1) for values in zip(*ways, strict=True)))
+    found = model.both_ways(data.rows, data.targets, split, model.noise())
+    gradients: list[Sequence[Tensor]] = []
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    for q in (found, expected):
+        value = (q.mean.square() + q.variance).sum()
+        gradients.append(torch.autograd.grad(value, list(model.parameters()), retain_graph=True))
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-7, atol=1e-9)
+
+
+def test_the_guide_is_asked_about_each_half_in_turn():
+    data = _data()
+    guide = fit_class_guide(as_kernel_function(mlp()), data.rows, data.labels, 3, dtype=torch.float64)
+    split = SplitSampler(23, 1, seed=3).draw(2)
+    answer = BothWays(guide).posterior(split)
+    assert answer.mean.shape == (2, 1, 3, 23)
+    there, back = guide.posterior(split), guide.posterior(Split(split.held_out, split.observed))
+    torch.testing.assert_close(answer.mean, torch.cat([there.mean, back.mean], dim=-1))
+    torch.testing.assert_close(answer.variance, torch.cat([there.variance, back.variance], dim=-1))
 
 
 def test_halves_are_not_held_out_in_turn_beside_recombined_rows():

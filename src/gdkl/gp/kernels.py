@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -134,11 +134,29 @@ class GPyTorchKernel(nn.Module):
             name: What the observed rows' matrix is, for numerical errors.
         """
         n1 = y1.shape[-1]
-        parts = self.scaled_rbf()
-        if parts is not None and parts[1].shape[-1] == 1:
+        parts = self._one_lengthscale()
+        if parts is not None:
             scale, lengthscale = parts
             return rbf_split_posterior(x, y1, lengthscale, scale, noise, name=name)
         return condition(self.leading(x, n1), self.diagonal(x[..., n1:, :]), y1, noise, name=name)
+
+    def split_posteriors(
+        self, xs: Sequence[Tensor], y1s: Sequence[Tensor], noise: Tensor, *, name: str
+    ) -> list[Marginals]:
+        """`split_posterior` of several sets of rows: one batch where they are alike and the kernel is the default.
+
+        Args:
+            xs: Rows of each set, shape ``(members, 1, n1 + n2, d)``.
+            y1s: Observed targets of each, shape ``(members, outputs, n1)``.
+            noise: Noise variances, shape ``(members, outputs)``.
+            name: What the observed rows' matrix is, for numerical errors.
+        """
+        parts = self._one_lengthscale()
+        if parts is None or len({y1.shape for y1 in y1s}) > 1:
+            return [self.split_posterior(x, y1, noise, name=name) for x, y1 in zip(xs, y1s, strict=True)]
+        scale, lengthscale, noise = (torch.cat([value] * len(xs)) for value in (*parts, noise))
+        q = rbf_split_posterior(torch.cat(list(xs)), torch.cat(list(y1s)), lengthscale, scale, noise, name=name)
+        return [Marginals(*each) for each in zip(*(value.chunk(len(xs)) for value in q), strict=True)]
 
     def leading(self, x: Tensor, count: int) -> Tensor:
         """Covariances of all rows with the first ``count`` of them, shape ``(..., n, count)``: the block of a step."""
@@ -167,6 +185,11 @@ class GPyTorchKernel(nn.Module):
 
     def _lazy(self, x1: Tensor, x2: Tensor, **options: Any) -> Tensor:
         return cast("Callable[..., Tensor]", self.kernel)(x1, x2, **options)
+
+    def _one_lengthscale(self) -> tuple[Tensor, Tensor] | None:
+        """`scaled_rbf` if the lengthscale is the same for all columns."""
+        parts = self.scaled_rbf()
+        return None if parts is None or parts[1].shape[-1] > 1 else parts
 
     def scaled_rbf(self) -> tuple[Tensor, Tensor] | None:
         """Output scale ``(...)`` and lengthscale ``(..., 1, 1 or d)`` if the kernel is the default, else None."""

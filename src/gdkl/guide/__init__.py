@@ -10,7 +10,7 @@ from gdkl.guide.batch import (
     fit_class_batch_guide,
     subset_size,
 )
-from gdkl.guide.classes import STUDENT_MULTIPLE, ClassGuide, fit_class_guide
+from gdkl.guide.classes import STUDENT_MULTIPLE, BothWays, ClassGuide, fit_class_guide
 from gdkl.guide.context import ClassContextGuide, ContextGuide, ask_class_contexts, ask_contexts
 from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.guide import Guide, fit_guide
@@ -21,6 +21,7 @@ from gdkl.guide.search import Trial, image_guides, search_guides, table_guides
 __all__ = [
     "STUDENT_MULTIPLE",
     "BatchGuide",
+    "BothWays",
     "ClassBatchGuide",
     "ClassContextGuide",
     "ClassGuide",

@@ -158,6 +158,27 @@ class ClassGuide:
         )
 
 
+@dataclass(frozen=True)
+class BothWays:
+    """A guide that is asked about each half of a split in turn."""
+
+    guide: ClassGuide
+
+    @property
+    def gram(self) -> Tensor:
+        """The guide's."""
+        return self.guide.gram
+
+    def posterior(self, split: Split) -> Marginals:
+        """Marginals of the held-out rows given the observed ones, and after them of those given the others."""
+        there, back = self.guide.posterior(split), self.guide.posterior(Split(split.held_out, split.observed))
+        return Marginals(*(torch.cat(values, dim=-1) for values in zip(there, back, strict=True)))
+
+    def bytes_per_split(self) -> int:
+        """Peak memory that `posterior` takes for one split of all members: one way after the other."""
+        return self.guide.bytes_per_split()
+
+
 def _blocks(gram: Tensor, split: Split) -> tuple[Tensor, Tensor, Tensor]:
     """K₁₁, K₂₁ and k₂₂ of each split, in new memory."""
     observed, held_out = split

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gdkl.gp import ClassLikelihood, LabelTargets, Split, label_targets
+from gdkl.gp import ClassLikelihood, LabelTargets, label_targets
 from gdkl.methods.data import TrainingData
 
 
@@ -40,9 +40,9 @@ class ClassData(TrainingData):
         """Targets with the variances they carry."""
         return LabelTargets(self.targets, self.label_noise)
 
-    def held_out_labels(self, split: Split) -> Tensor:
-        """Labels of the held-out rows of one split, ``(members, n2)``."""
-        return self.labels.gather(-1, split.held_out)
+    def labels_of(self, rows: Tensor) -> Tensor:
+        """Labels of some rows by their numbers, both ``(members, count)``."""
+        return self.labels.gather(-1, rows)
 
     def repeat(self, members: int) -> ClassData:
         """The same data for several members, without copying it."""

@@ -122,26 +122,23 @@ class DeepKernel(nn.Module):
             split: Indices into the rows; those observed have targets.
             noise: The student's noise variance, ``(members, outputs)``.
         """
-        return self._one_way(self._features(rows, split), targets, split.observed, noise)
+        observed = take_targets(targets, split.observed)
+        return self.kernel.split_posterior(self._features(rows, split), observed, noise, name=MATRIX_NAME)
 
-    def both_ways(self, rows: Tensor, targets: Tensor, split: Split, noise: Tensor) -> tuple[Marginals, Marginals]:
-        """`marginals` of the held-out rows given the observed ones, and of those given the others.
+    def both_ways(self, rows: Tensor, targets: Tensor, split: Split, noise: Tensor) -> Marginals:
+        """`marginals` of the held-out rows given the observed ones, and after them of those given the others.
 
         The network, which is most of a step on images, sees the rows once for both.
         """
         features = self._features(rows, split)
-        back = features.roll(-split.observed.shape[-1], dims=-2)
-        return (
-            self._one_way(features, targets, split.observed, noise),
-            self._one_way(back, targets, split.held_out, noise),
-        )
+        ways = [features, features.roll(-split.observed.shape[-1], dims=-2)]
+        given = [take_targets(targets, part) for part in split]
+        found = self.kernel.split_posteriors(ways, given, noise, name=MATRIX_NAME)
+        return Marginals(*(torch.cat(values, dim=-1) for values in zip(*found, strict=True)))
 
     def _features(self, rows: Tensor, split: Split) -> Tensor:
         # Sorting the rows, not the features, leaves nothing to differentiate.
         return self.network(take_rows(rows, torch.cat(split, dim=-1))).unsqueeze(-3)
-
-    def _one_way(self, features: Tensor, targets: Tensor, observed: Tensor, noise: Tensor) -> Marginals:
-        return self.kernel.split_posterior(features, take_targets(targets, observed), noise, name=MATRIX_NAME)
 
     def gram(self, data: TrainingData) -> Tensor:
         """Kernel over all training rows, ``(members, outputs, n, n)``."""

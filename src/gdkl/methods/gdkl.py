@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import NOISE_START, Marginals, Split, members_apart
-from gdkl.guide import ClassGuide, Guide
+from gdkl.guide import BothWays, ClassGuide, Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
@@ -180,7 +180,7 @@ def _shares_members(data: TrainingData, options: DeepKernelOptions, threads: int
 
 
 def guided_splits(
-    guide: Guide | ClassGuide,
+    guide: Guide | ClassGuide | BothWays,
     sampler: SplitSampler,
     spare: Executor | None = None,
     *,
@@ -221,7 +221,7 @@ def guided_splits(
 
 
 def _fresh_splits(
-    guide: Guide | ClassGuide, sampler: SplitSampler, spare: Executor | None, most: int | None, start: int
+    guide: Guide | ClassGuide | BothWays, sampler: SplitSampler, spare: Executor | None, most: int | None, start: int
 ) -> Iterator[tuple[Split, Marginals]]:
     """Splits that have not been seen before, without the first ones, and no more than are asked for."""
     own, shared = guide.gram.shape[0], max(1, sampler.members // guide.gram.shape[0])

@@ -10,7 +10,6 @@ from gdkl.objectives.gaussian import (
     guided,
     guided_terms,
     marginal_likelihood,
-    mean_objective,
     negative_log_predictive,
     predictive,
 )
@@ -37,7 +36,6 @@ __all__ = [
     "guided_softmax",
     "guided_terms",
     "marginal_likelihood",
-    "mean_objective",
     "negative_log_predictive",
     "predictive",
     "sampled_log_likelihood",

@@ -27,12 +27,6 @@ class ObjectiveValue(NamedTuple):
     terms: Mapping[str, Tensor]
 
 
-def mean_objective(one: ObjectiveValue, other: ObjectiveValue) -> ObjectiveValue:
-    """½(loss₁ + loss₂) of the two ways to look at a split, term by term."""
-    terms = {name: (term + other.terms[name]) / 2 for name, term in one.terms.items()}
-    return ObjectiveValue((one.value + other.value) / 2, terms)
-
-
 def gaussian_kl(q: Marginals, p: Marginals) -> Tensor:
     """KL(q‖p) between univariate Gaussians: log(σp/σq) + (σq² + (μq − μp)²) / 2σp² − ½."""
     ratio = q.variance / p.variance
