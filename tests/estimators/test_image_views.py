@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import gdkl
 from gdkl import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.common import to_numpy
 from gdkl.numerics import OptionError
 from gdkl.predictive import Views, image_views
 
@@ -82,40 +83,70 @@ def test_tables_have_one_view_and_words_are_checked(kind):
 
 
 @pytest.mark.parametrize("kind", [GDKLClassifier, DKLClassifier])
+@pytest.mark.parametrize("inference", ["exact", "sparse"])
 class TestAugment:
-    def fit(self, kind, augment, **options):
-        return make(kind, augment=augment, inference="sparse", batch_size=8, **options).fit(*images(24))
-
-    def test_training_sees_other_images_and_is_repeatable(self, kind):
+    def test_training_sees_other_images_and_is_repeatable(self, kind, inference):
         X, _ = images(9, seed=1)
-        found = [self.fit(kind, augment).predict_proba(X) for augment in (False, "crop", True, True)]
-        np.testing.assert_array_equal(found[2], found[3])
-        assert min(np.abs(found[0] - found[k]).max() for k in (1, 2)) > 1e-5
-        assert np.abs(found[1] - found[2]).max() > 1e-5
 
-    def test_auto_inference_is_sparse_and_exact_is_refused(self, kind):
-        X, y = images(24)
-        assert make(kind, augment=True, batch_size=8).fit(X, y).inference_ == "sparse"
-        assert make(kind, augment=False).fit(X, y).inference_ == "exact"
-        with pytest.raises(OptionError, match=r"augment=True alters images.*inference='sparse'"):
-            make(kind, augment=True, inference="exact").fit(X, y)
+        def found(augment):
+            return make(kind, augment=augment, inference=inference).fit(*images(24)).predict_proba(X)
 
+        plain, cropped, mirrored = (found(augment) for augment in (False, "crop", True))
+        np.testing.assert_array_equal(mirrored, found(True))
+        assert min(np.abs(plain - cropped).max(), np.abs(plain - mirrored).max()) > 1e-5
+        assert np.abs(cropped - mirrored).max() > 1e-5
+
+    def test_inference_is_the_users_choice(self, kind, inference):
+        assert make(kind, augment=True, inference=inference).fit(*images(24)).inference_ == inference
+
+
+def test_members_see_images_altered_in_different_ways_and_a_model_survives_a_file(tmp_path):
+    X, y = images(24)
+    model = make(GDKLClassifier, augment=True, n_members=2).fit(X, y)
+    members = model._member_log_probs(model.model_, model._as_rows(model.scaler_.rows(X)), 0)[0]
+    assert np.abs(to_numpy(members[0] - members[1])).max() > 1e-5
+    model.save(tmp_path / "model.gdkl")
+    loaded = gdkl.load(tmp_path / "model.gdkl", factories={"feature_net": net})
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_the_plain_network_sees_altered_images_too():
+    X, y = images(24)
+    plain, altered = (make(NNClassifier, augment=augment).fit(X, y).predict_proba(X) for augment in (False, True))
+    assert np.abs(plain - altered).max() > 1e-5
+
+
+def test_a_perceptron_over_pixels_sees_altered_images():
+    X, y = images(24)
+    found = [
+        make(DKLClassifier, augment=augment, feature_net=[8, 4]).fit(X, y).predict_proba(X) for augment in (False, True)
+    ]
+    assert np.abs(found[0] - found[1]).max() > 1e-5
+
+
+@pytest.mark.parametrize("kind", [GDKLClassifier, DKLClassifier])
+class TestAugmentIsRefused:
     def test_loaders_alter_their_own(self, kind):
         X, y = images(24)
         loader = DataLoader(TensorDataset(torch.as_tensor(X), torch.as_tensor(y)), batch_size=8)
         with pytest.raises(OptionError, match="let the Dataset or DataLoader alter its own"):
             make(kind, augment=True).fit(loader)
 
-    def test_tables_are_not_cropped(self, kind):
-        X, y = images(24)
-        with pytest.raises(OptionError, match="augment='crop' is for images"):
-            make(kind, augment="crop", feature_net=None).fit(X.reshape(24, -1), y)
+
+@pytest.mark.parametrize("kind", [GDKLClassifier, DKLClassifier, NNClassifier])
+def test_tables_are_not_cropped(kind):
+    X, y = images(24)
+    with pytest.raises(OptionError, match="augment='crop' is for images"):
+        make(kind, augment="crop", feature_net=None).fit(X.reshape(24, -1), y)
 
 
-def test_a_network_learns_from_crops_and_mirror_images():
+@pytest.mark.parametrize(
+    "options", [{"inference": "exact", "guide_share": 0}, {"inference": "sparse", "batch_size": 32}], ids=str
+)
+def test_a_network_learns_from_crops_and_mirror_images(options):
     X, y = images(200)
     new, labels = images(100, seed=1)
-    model = make(GDKLClassifier, augment=True, n_iter=150, batch_size=32, views="mirrored").fit(X, y)
+    model = make(GDKLClassifier, augment=True, n_iter=150, **options).fit(X, y)
     assert model.score(new, labels) > 0.9
     # It has seen mirror images, and knows spots on the other side.
     assert model.score(new[..., ::-1], labels) > 0.9

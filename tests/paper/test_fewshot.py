@@ -239,6 +239,38 @@ class TestRuns:
         # The file is the second run's now.
         assert [run.finished(tmp_path) is None for run in runs] == [True, False]
 
+    @pytest.mark.parametrize("method", [fewshot.Method.GDKL, fewshot.Method.DKL, fewshot.Method.NN])
+    def test_images_that_are_altered_are_in_the_result(self, small, tmp_path, method):
+        runs = [fewshot.Run(method, 12, (0,), 0, replace(SMALL, augment=on)) for on in (False, True)]
+        plain, changed = (fewshot.complete(run, tmp_path, data_dir=None, device=CPU)[0] for run in runs)
+        assert "augment" not in plain["protocol"]
+        assert changed["protocol"]["augment"] is True
+        assert changed["splits"] != plain["splits"]
+        [again] = fewshot.complete(runs[1], tmp_path / "again", data_dir=None, device=CPU)
+        assert again["splits"] == changed["splits"]
+
+    def test_the_guide_alone_sees_images_as_they_are(self):
+        plain, changed = (
+            fewshot.Run(fewshot.Method.NNGP, 12, (0,), 0, replace(SMALL, augment=on)) for on in (False, True)
+        )
+        assert plain.settings == changed.settings
+        assert plain.path(Path(), 0) == changed.path(Path(), 0)
+
+    def test_a_student_is_scored_together_with_its_guide(self, small):
+        task = fewshot_data.load_task(12, 0)
+        (gdkl,), [views] = fewshot.run_task(fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, SMALL), task, device=CPU)
+        (nngp,), [guide] = fewshot.run_task(fewshot.Run(fewshot.Method.NNGP, 12, (0,), 0, SMALL), task, device=CPU)
+        product = views["test"] ** 0.9 * guide["test"] ** 0.3
+        np.testing.assert_allclose(views["with_guide"], product / product.sum(axis=1, keepdims=True), rtol=1e-6)
+        assert set(gdkl["splits"][0]) - set(nngp["splits"][0]) == {"with_guide"}
+
+    def test_altered_images_have_twice_the_guide(self):
+        weights = [
+            fewshot.Run(fewshot.Method.GDKL, 400, (0,), 0, replace(SMALL, beta=beta, augment=on)).beta
+            for beta, on in ((None, False), (None, True), (0.5, True))
+        ]
+        assert weights == [2.0, 4.0, 0.5]
+
     def test_the_parametrisation_is_the_kernels(self, small):
         task = fewshot_data.load_task(12, 0)
         scores: list[float] = []

@@ -13,7 +13,7 @@ from gdkl.estimators.classifier_base import check_likelihood
 from gdkl.estimators.guided_classifier import GuidedClassifier
 from gdkl.estimators.parts import FeatureNet
 from gdkl.estimators.sparse_classes import class_subset
-from gdkl.estimators.student_classifier import CROP, StudentClassifier
+from gdkl.estimators.student_classifier import StudentClassifier, check_augment
 from gdkl.gp import ExactPosterior, leave_one_out
 from gdkl.guide import GuideKernel
 from gdkl.methods import (
@@ -25,7 +25,6 @@ from gdkl.methods import (
     fit_nngp_classes,
     fit_sparse_dkl_classes,
 )
-from gdkl.numerics import OptionError
 from gdkl.training import BatchSource, Callback, StepReport
 
 
@@ -128,8 +127,7 @@ class DKLClassifier(StudentClassifier):
 
     def _check_options(self) -> None:
         super()._check_options()
-        if self.augment not in (True, False, CROP):
-            raise OptionError(f"augment={self.augment!r} is not known: use True, False or 'crop'.")
+        check_augment(self.augment)
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
         self._refuse_to_alter_a_loader(source)
@@ -199,6 +197,7 @@ class NNClassifier(StudentClassifier):
         feature_net: As for `GDKLClassifier`; a linear layer from its features to the classes is added.
         n_members: As for `GDKLClassifier`.
         calibrate: "temperature" as for `GDKLClassifier`, or None.
+        augment: Crops and mirror images, as for images in `GDKLClassifier`; False by default.
         views: As for `GDKLClassifier`.
         tol: As for `GDKLClassifier`.
         patience: As for `GDKLClassifier`.
@@ -228,6 +227,7 @@ class NNClassifier(StudentClassifier):
         feature_net: FeatureNet = None,
         n_members: int = 1,
         calibrate: str | None = None,
+        augment: bool | str = False,
         views: str = "plain",
         tol: float | None = None,
         patience: int | None = None,
@@ -245,6 +245,7 @@ class NNClassifier(StudentClassifier):
         self.feature_net = feature_net
         self.n_members = n_members
         self.calibrate = calibrate
+        self.augment = augment
         self.views = views
         self.tol = tol
         self.patience = patience
@@ -258,5 +259,10 @@ class NNClassifier(StudentClassifier):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    def _check_options(self) -> None:
+        super()._check_options()
+        check_augment(self.augment)
+
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedNetwork:
+        self._refuse_to_alter_a_table()
         return fit_nn_classes(data.repeat(self.n_members), self._student_options(data, seed, callbacks))

@@ -15,7 +15,7 @@ from torch import nn
 
 from gdkl import infinite
 from gdkl.guide import GuideKernel
-from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, WideResNet
+from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, RandomMoves, WideResNet
 from gdkl.numerics import DataError, OptionError
 
 #: None for the default, hidden and feature widths, a module, or a function from the number of columns to a module.
@@ -82,7 +82,12 @@ SMALL, LARGE = (10, 2), (28, 5)
 
 
 def image_network_builder(
-    feature_net: FeatureNet, image_shape: tuple[int, ...], dtype: torch.dtype, *, small: bool
+    feature_net: FeatureNet,
+    image_shape: tuple[int, ...],
+    dtype: torch.dtype,
+    *,
+    small: bool,
+    moves: RandomMoves | None = None,
 ) -> Callable[[int], nn.Module]:
     """A function to a fresh network over flat rows that are images; it does not look at their number of columns.
 
@@ -93,15 +98,16 @@ def image_network_builder(
         image_shape: Channels, height and width.
         dtype: Precision of the features.
         small: Whether the wide ResNet is the small one.
+        moves: How the images are altered in training, where they are.
     """
     channels, pixels = image_shape[0], prod(image_shape)
     if feature_net is None:
         size = SMALL if small else LARGE
-        return lambda _: ImageFeatures(WideResNet(*size, in_channels=channels), image_shape, dtype)
+        return lambda _: ImageFeatures(WideResNet(*size, in_channels=channels), image_shape, dtype, moves=moves)
     build = network_builder(feature_net)
     if isinstance(feature_net, (list, tuple, np.ndarray)):
-        return lambda _: ImageFeatures(build(pixels), (pixels,), dtype)
-    return lambda _: ImageFeatures(build(channels), image_shape, dtype)
+        return lambda _: ImageFeatures(build(pixels), (pixels,), dtype, moves=moves)
+    return lambda _: ImageFeatures(build(channels), image_shape, dtype, moves=moves)
 
 
 def check_base_kernel(base_kernel: Any) -> Kernel | None:

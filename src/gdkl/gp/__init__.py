@@ -22,6 +22,7 @@ from gdkl.gp.labels import (
     condition_on_labels,
     label_targets,
     leave_one_out,
+    share_log_probs,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import LOWEST_EXPONENT, leading_rbf, scaled_rbf, squared_distances
@@ -68,6 +69,7 @@ __all__ = [
     "rbf_kernel",
     "rbf_split_posterior",
     "scaled_rbf",
+    "share_log_probs",
     "softplus_rbf_kernel",
     "split_posterior_backward",
     "split_posterior_forward",

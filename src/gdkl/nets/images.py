@@ -7,6 +7,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from gdkl.nets.moves import RandomMoves
+
 
 class ImageFeatures(nn.Module):
     """A network over images as one over flat rows.
@@ -17,6 +19,7 @@ class ImageFeatures(nn.Module):
         dtype: Precision of the features that come out; the network computes in that of its weights.
         autocast: Whether a float32 network runs in bfloat16, its weights and sums staying in float32: on a GPU, and in
             training also on a CPU that multiplies bfloat16 (AVX-512 BF16, AMX), where a step takes half of the time.
+        moves: How images are altered at random in training; None for not at all.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten())
@@ -24,15 +27,25 @@ class ImageFeatures(nn.Module):
         torch.float64
     """
 
-    def __init__(self, network: nn.Module, image_shape: tuple[int, ...], dtype: torch.dtype, autocast: bool = True):
+    def __init__(
+        self,
+        network: nn.Module,
+        image_shape: tuple[int, ...],
+        dtype: torch.dtype,
+        autocast: bool = True,
+        moves: RandomMoves | None = None,
+    ):
         super().__init__()
         self.network = network
         self.image_shape = image_shape
         self.dtype = dtype
         self.autocast = autocast
+        self.moves = moves
 
     def forward(self, rows: Tensor) -> Tensor:
         """Features ``(n, p)`` of flat rows ``(n, channels · height · width)``."""
+        if self.training and self.moves is not None:
+            rows = self.moves(rows)
         images = rows.unflatten(-1, self.image_shape)
         low = self.autocast and rows.dtype == torch.float32 and (rows.is_cuda or (self.training and _fast_on_cpu()))
         if (rows.is_cuda or low) and len(self.image_shape) == 3:

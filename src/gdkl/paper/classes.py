@@ -177,7 +177,7 @@ def _plain_options(model: Any) -> dict[str, Any]:
     """What a model was made with, as far as JSON can say it, but for seed, device, files and what is for images."""
     plain = (bool, int, float, str, type(None))
     left_out = {"random_state", "device", "checkpoint_dir", "views"}
-    if isinstance(model, DKLClassifier):
+    if isinstance(model, (DKLClassifier, NNClassifier)):
         left_out.add("augment")
     options = {
         name: value

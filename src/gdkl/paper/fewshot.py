@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gdkl.gp import ClassLikelihood, base_samples, class_log_probs, softplus_rbf_kernel
+from gdkl.estimators.gdkl_classifier import IMAGE_GUIDE_SHARES, IMAGE_GUIDE_SHARPNESS
+from gdkl.gp import ClassLikelihood, base_samples, class_log_probs, share_log_probs, softplus_rbf_kernel
 from gdkl.guide import ClassGuide, fit_class_guide
 from gdkl.methods import (
     ClassData,
@@ -32,15 +33,18 @@ from gdkl.methods import (
     fit_nngp_classes,
     image_beta,
 )
-from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group, images_at_a_time
+from gdkl.nets import ImageFeatures, RandomMoves, WideResNet, blocks_a_group, images_at_a_time
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, UInt8Array, load_task, normalise
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
-from gdkl.paper.fewshot_mean import views_probabilities, views_scores, write_probabilities
+from gdkl.paper.fewshot_mean import WITH_GUIDE, views_probabilities, views_scores, write_probabilities
 from gdkl.paper.image_runs import StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
 from gdkl.training import Callback, Checkpoint, Schedule, seeded
+
+#: Pixels that images are moved by at most where they are altered in training: as far as ten views of a test image are.
+_MARGIN = 2
 
 #: Samples of the latent functions in prediction.
 PREDICTION_SAMPLES = 1024
@@ -94,6 +98,8 @@ class Protocol:
         parametrisation: How the kernel's parameters are kept positive. Gradient descent, unlike Adam, feels it: with an
             exponential a step grows with the square of the parameter, and output scales end three times as large.
         both_ways: Whether each half of a split is held out in turn, for one pass of the network.
+        augment: Whether the network sees each image moved by up to two pixels, and half of them mirrored, at every
+            step; the guide speaks of the images as they are.
         depth: Of the wide ResNet.
         widen_factor: Of the wide ResNet.
         dropout: Of the wide ResNet.
@@ -112,6 +118,7 @@ class Protocol:
     stratified: bool = False
     parametrisation: Parametrisation = Parametrisation.SOFTPLUS
     both_ways: bool = True
+    augment: bool = False
     depth: int = 28
     widen_factor: int = 5
     dropout: float = 0.3
@@ -154,7 +161,9 @@ class Run:
     @property
     def beta(self) -> float:
         """Weight of the KL term."""
-        return image_beta(self.n) if self.protocol.beta is None else self.protocol.beta
+        if self.protocol.beta is not None:
+            return self.protocol.beta
+        return image_beta(self.n, augmented=self.protocol.augment)
 
     def path(self, folder: Path, seed: int) -> Path:
         """Result file of one seed; trials of settings have theirs in its name."""
@@ -166,6 +175,8 @@ class Run:
             guide += f"-{self.protocol.parametrisation}-{self.protocol.gdkl_iterations}"
             guide += "" if self.protocol.stratified else "-random"
             guide += "-both" if self.protocol.both_ways else ""
+        if self.protocol.augment and self.method is not Method.NNGP:
+            guide += "-augmented"
         return folder / f"validation-{self.draw}" / f"n{self.n}-{self.method}{guide}-seed{seed}.json"
 
     @property
@@ -180,6 +191,7 @@ class Run:
             unused += ("beta",)
         # What is off is not said, and files from before there was a choice stay as good as they were.
         unused += () if self.method is Method.GDKL and self.protocol.both_ways else ("both_ways",)
+        unused += () if self.method is not Method.NNGP and self.protocol.augment else ("augment",)
         for name in unused:
             protocol.pop(name)
         scored = "validation" if self.validation else "test"
@@ -279,6 +291,8 @@ def run_task(
         "seconds_per_step": counter.seconds_per_step,
     }
     probabilities = _probabilities(model, task, run, device)
+    if run.method is Method.GDKL and guide is not None:
+        _add_guide(probabilities, fit_nngp_classes(data, guide), task, run, device)
     results = [
         {**shared, "seed": seed, "splits": [{"seed": seed, **views_scores(views, task.test_labels)}]}
         for seed, views in zip(run.seeds, probabilities, strict=True)
@@ -363,13 +377,15 @@ def _networks(run: Run, image_shape: tuple[int, ...], device: torch.device) -> C
     """Builds the members' networks in turn, each from its own seed, so that it starts alike alone and in a batch."""
     seeds = iter(run.seeds)
     protocol = run.protocol
+    channels, height, width = image_shape
+    moves = RandomMoves((channels, height, width), _MARGIN, mirror=True) if protocol.augment else None
 
     def build(columns: int) -> nn.Module:
         with seeded(next(seeds), device):
-            net = WideResNet(protocol.depth, protocol.widen_factor, protocol.dropout, in_channels=image_shape[0])
+            net = WideResNet(protocol.depth, protocol.widen_factor, protocol.dropout, in_channels=channels)
         if device.type == "cuda":
             net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-        return ImageFeatures(net, image_shape, protocol.dtype)
+        return ImageFeatures(net, image_shape, protocol.dtype, moves=moves)
 
     return build
 
@@ -382,6 +398,18 @@ def _probabilities(
         task.test_images, lambda images: _class_probabilities(model, images, task.classes, run, device)
     )
     return [{view: probs[index] for view, probs in found.items()} for index in range(len(run.seeds))]
+
+
+def _add_guide(
+    found: list[dict[str, FloatArray]], guide: FittedModel, task: FewShotTask, run: Run, device: torch.device
+) -> None:
+    """Beside the student's probabilities of the images as they are, those together with its guide's own."""
+    guide.most_rows = images_at_a_time(device)
+    of_guide = _class_probabilities(guide, task.test_images, task.classes, run, device)
+    for views, guides in zip(found, of_guide, strict=True):
+        P, Q = (torch.as_tensor(np.log(np.maximum(probs, 1e-300))).T for probs in (views["test"], guides))
+        together = share_log_probs(P, Q, IMAGE_GUIDE_SHARES[0], IMAGE_GUIDE_SHARPNESS)
+        views[WITH_GUIDE] = together.exp().T.numpy()
 
 
 @torch.no_grad()

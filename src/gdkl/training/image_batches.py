@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gdkl.nets import random_windows
 from gdkl.numerics import DataError
 from gdkl.training.batches import ALONE, Batch, Epochs, World, step_generator
 
@@ -108,14 +109,9 @@ class ImageBatches:
     def _augmented(self, index: Tensor, generator: torch.Generator) -> Tensor:
         height, width = self.shape[1:]
         n = index.shape[0]
-        # Offsets and flips of the whole batch in one draw.
-        draw = torch.rand(3, n, 1, generator=generator, device=self.device)
-        down, along = (draw[:2] * (2 * self.margin + 1)).long().unbind()
-        y = down + torch.arange(height, device=self.device)
-        x = torch.arange(width, device=self.device).expand(n, width)
-        if self.flip:
-            x = torch.where(draw[2] < 0.5, width - 1 - x, x)
-        x = x + along
+        y, x = random_windows(
+            n, (height, width), self.margin, mirror=self.flip, device=self.device, generator=generator
+        )
         channel = torch.arange(self.shape[0], device=self.device)[None, :, None, None]
         picked = self._padded[index[:, None, None, None], channel, y[:, None, :, None], x[:, None, None, :]]
         return self._normalised(picked)

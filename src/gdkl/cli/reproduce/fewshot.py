@@ -69,6 +69,13 @@ def fewshot(
     both_ways: Annotated[
         bool, typer.Option("--both-ways/--one-way", help="Hold out each half of a split in turn, or one alone.")
     ] = _USUAL.both_ways,
+    augment: Annotated[
+        bool,
+        typer.Option(
+            "--augment/--as-they-are",
+            help="Move and mirror the images at random at every step, or train on them alone.",
+        ),
+    ] = _USUAL.augment,
     validation: Annotated[
         bool, typer.Option("--validation", help="Score 5000 other training images, to choose settings by.")
     ] = False,
@@ -92,6 +99,7 @@ def fewshot(
         stratified=stratified,
         parametrisation=parametrisation,
         both_ways=both_ways,
+        augment=augment,
         depth=depth,
         widen_factor=widen_factor,
         algebra=algebra,
