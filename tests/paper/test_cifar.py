@@ -107,7 +107,9 @@ def test_settings_of_the_other_method_do_not_count():
     assert "kl_weight" not in cifar.Run("cifar10", cifar.Method.GDKL, 0, TINY).settings["protocol"]
 
 
-@pytest.mark.parametrize("wrong", [{"algebra": "float16"}, {"epochs": 0}, {"guide_scale": 0.0}, {"holdout": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"algebra": "float16"}, {"epochs": 0}, {"guide_scale": 0.0}, {"holdout": -1}, {"holdout": 60000}]
+)
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(OptionError, match=next(iter(wrong))):
         cifar.Protocol(**wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -28,8 +29,9 @@ class _Weights(LazyModuleMixin, nn.Module):  # pyright: ignore[reportUnsafeMulti
         self.weight = UninitializedParameter()
         self.bias = nn.Parameter(torch.empty(outputs)) if bias_var > 0 else None
 
+    @abstractmethod
     def _weight_shape(self, x: Tensor) -> tuple[int, ...]:
-        raise NotImplementedError
+        """Outputs first, then what a sum of inputs runs over."""
 
     def initialize_parameters(self, *args: Any, **_: Any) -> None:
         """Draw the weights once the number of input channels is known."""

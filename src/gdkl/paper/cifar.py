@@ -47,6 +47,9 @@ PREDICTION_SAMPLES = 320
 #: Which training images are held out: one draw for all runs.
 _HOLDOUT_SEED = 0
 
+#: Training images of either dataset.
+_TRAINING_IMAGES = 50_000
+
 
 class Method(StrEnum):
     """What `gdkl reproduce cifar` can run."""
@@ -106,8 +109,11 @@ class Protocol:
             raise OptionError(f"epochs={self.epochs!r} must be at least 1.")
         if not self.guide_scale > 0:
             raise OptionError(f"guide_scale={self.guide_scale!r} must be positive.")
-        if self.holdout < 0:
-            raise OptionError(f"holdout={self.holdout!r} must not be negative.")
+        if not 0 <= self.holdout < _TRAINING_IMAGES:
+            raise OptionError(
+                f"holdout={self.holdout!r} must be a number from 0 to {_TRAINING_IMAGES - 1}: some of the "
+                f"{_TRAINING_IMAGES} training images are to be learned from."
+            )
 
 
 @dataclass(frozen=True, eq=False)
