@@ -256,14 +256,6 @@ class TestRuns:
         assert plain.settings == changed.settings
         assert plain.path(Path(), 0) == changed.path(Path(), 0)
 
-    def test_a_student_is_scored_together_with_its_guide(self, small):
-        task = fewshot_data.load_task(12, 0)
-        (gdkl,), [views] = fewshot.run_task(fewshot.Run(fewshot.Method.GDKL, 12, (0,), 0, SMALL), task, device=CPU)
-        (nngp,), [guide] = fewshot.run_task(fewshot.Run(fewshot.Method.NNGP, 12, (0,), 0, SMALL), task, device=CPU)
-        product = views["test"] ** 0.9 * guide["test"] ** 0.3
-        np.testing.assert_allclose(views["with_guide"], product / product.sum(axis=1, keepdims=True), rtol=1e-6)
-        assert set(gdkl["splits"][0]) - set(nngp["splits"][0]) == {"with_guide"}
-
     def test_altered_images_have_twice_the_guide(self):
         weights = [
             fewshot.Run(fewshot.Method.GDKL, 400, (0,), 0, replace(SMALL, beta=beta, augment=on)).beta

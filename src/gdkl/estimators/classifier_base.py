@@ -32,7 +32,7 @@ from gdkl.estimators.sparse_classes import class_loader, read_class_loader
 from gdkl.estimators.student import sparse_precisions
 from gdkl.estimators.temperature import best_temperature
 from gdkl.estimators.validation import MIN_ROWS, check_number, check_row_count, refuse_fit_options
-from gdkl.gp import ClassLikelihood, LeftOut, base_samples, class_log_probs, share_log_probs
+from gdkl.gp import ClassLikelihood, LeftOut, base_samples, class_log_probs
 from gdkl.methods import ClassData, FittedModel, FittedNetwork
 from gdkl.nets import images_at_a_time
 from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
@@ -256,12 +256,13 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         return self._with_guide(model, self._member_log_probs(model, rows, seed)[0], rows, seed)
 
     def _with_guide(self, model: AnyModel, members: Tensor, rows: Tensor, seed: int) -> Tensor:
-        """Log of the mean of the members' probabilities, together with the guide's own where it has a share."""
+        """Log of the mean of the members' probabilities, and of the guide's own where it has a share."""
         own = _mixture(members)
         if not isinstance(model, FittedModel) or model.guide is None:
             return own
         of_guide = _mixture(self._member_log_probs(model.guide, rows, seed)[0])
-        return share_log_probs(own, of_guide.to(own), model.guide_share, model.guide_sharpness)
+        shares = own.new_tensor([1 - model.guide_share, model.guide_share])
+        return torch.logsumexp(torch.stack([own, of_guide.to(own)]) + shares.log()[:, None, None, None], dim=0)
 
     def _member_log_probs(self, model: AnyModel, rows: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Each member's log probabilities, and means and variances of its latent functions."""

@@ -43,10 +43,6 @@ TABLE_GUIDE_SHARE = 0.75
 #: enough to set the temperature as well.
 IMAGE_GUIDE_SHARES = (0.25, 0.5)
 
-#: Student and guide of images are wrong in different places: the product of what they say, sharpened by this, says more
-#: than the mean, which is not sure enough. docs/method.md has the figures.
-IMAGE_GUIDE_SHARPNESS = 1.2
-
 #: A guide of images knows enough if it knows this part of what there is to know of held-out labels: one minus their
 #: negative log-likelihood over that of a guess. Photographs are below, pictures of clothes and digits above.
 _ENOUGH = 0.25
@@ -97,8 +93,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             the guide predicts held-out labels, or for 64 with images, exact inference and the default guide: there the
             student's best scale is the same for 50 and for 800 images, where the guide's own falls from 1000 to 16.
         guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
-            the guide's, which is asked at the scale where it predicts best; of images whose guide knows little the
-            product of both, to the powers 1.2 (1 − w) and 1.2 w. 0 is the student alone, 1 the guide. None
+            the guide's, which is asked at the scale where it predicts best. 0 is the student alone, 1 the guide. None
             for 0.75 on tables; for images 0.5 if the guide knows at least a quarter of what a guess leaves open of
             held-out labels, 0.25 if it does not, none if held-out images are better off without (``beta="auto"``); and
             0 with ``beta=0`` and with inducing points, where no guide has
@@ -331,8 +326,6 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
             model.left_out = guide.left_out()
         if share := self._share_of_guide(trust, knowing):
             model.guide, model.guide_share = fit_nngp_classes(data, guide), share
-            # A guide that knows enough sets a temperature, which is all the sharpness that is wanted.
-            model.guide_sharpness = None if knowing or share == 1 else IMAGE_GUIDE_SHARPNESS
         self.beta_ = trust.beta
         return model
 

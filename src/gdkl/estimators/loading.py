@@ -153,8 +153,6 @@ def _unpack_model(
     if described is not None:
         posterior = _unpack_posterior(_under(GUIDE, tensors), described, options, factories, estimator)
         model.guide, model.guide_share = FittedModel(nn.Identity(), posterior), float(described["share"])
-        # Nor was there a choice of how to put both together.
-        model.guide_sharpness = described.get("sharpness")
     return model
 
 

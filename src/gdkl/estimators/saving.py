@@ -70,7 +70,7 @@ def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor],
         _pack_posterior(model, tensors, header)
         if model.guide is not None:
             own: dict[str, Tensor] = {}
-            described: dict[str, Any] = {"share": model.guide_share, "sharpness": model.guide_sharpness}
+            described: dict[str, Any] = {"share": model.guide_share}
             _pack_posterior(model.guide, own, described)
             tensors |= {f"{GUIDE}{name}": value for name, value in own.items()}
             header["guide_model"] = described

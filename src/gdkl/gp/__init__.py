@@ -22,7 +22,6 @@ from gdkl.gp.labels import (
     condition_on_labels,
     label_targets,
     leave_one_out,
-    share_log_probs,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import LOWEST_EXPONENT, leading_rbf, scaled_rbf, squared_distances
@@ -69,7 +68,6 @@ __all__ = [
     "rbf_kernel",
     "rbf_split_posterior",
     "scaled_rbf",
-    "share_log_probs",
     "softplus_rbf_kernel",
     "split_posterior_backward",
     "split_posterior_forward",

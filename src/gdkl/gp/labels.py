@@ -188,26 +188,3 @@ def class_log_probs(latents: Marginals, likelihood: ClassLikelihood, noise: Tens
 
     stacked = torch.stack([mean, variance.sqrt()]).movedim(-1, 0)
     return map_rows(some, stacked, chunk, row_dim=-1)[0]
-
-
-def share_log_probs(student: Tensor, guide: Tensor, share: float, sharpness: float | None = None) -> Tensor:
-    """Log probabilities of a student and its guide together, classes in the last but one dimension.
-
-    The mean (1 − w)·P + w·Q is no surer than the surer of the two, even where both agree for different reasons. The
-    product (P^(1−w)·Q^w)^c, normalised, may be.
-
-    Args:
-        student: Log probabilities P, ``(..., classes, m)``.
-        guide: Log probabilities Q, same shape.
-        share: The guide's share w.
-        sharpness: The power c of the product; None for the mean.
-
-    Example:
-        >>> P = torch.tensor([[0.8], [0.2]], dtype=torch.float64)
-        >>> print(share_log_probs(P.log(), P.log(), 0.25).exp().T, share_log_probs(P.log(), P.log(), 0.25, 2.0).exp().T)
-        tensor([[0.8000, 0.2000]], dtype=torch.float64) tensor([[0.9412, 0.0588]], dtype=torch.float64)
-    """
-    if sharpness is not None:
-        return torch.log_softmax(sharpness * ((1 - share) * student + share * guide), dim=-2)
-    shares = student.new_tensor([1 - share, share])
-    return torch.logsumexp(torch.stack([student, guide], dim=-1) + shares.log(), dim=-1)

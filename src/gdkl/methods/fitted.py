@@ -27,7 +27,6 @@ class FittedModel:
         guide: The guide as a model of its own, where it has a share of the predicted probabilities. `marginals` and
             `covariance` are without it.
         guide_share: That share.
-        guide_sharpness: How student and guide are put together, see `gdkl.gp.share_log_probs`.
     """
 
     embed: nn.Module
@@ -39,7 +38,6 @@ class FittedModel:
     most_rows: int | None = None
     guide: FittedModel | None = None
     guide_share: float = 0.0
-    guide_sharpness: float | None = None
 
     @property
     def noise(self) -> Tensor:

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gdkl.estimators.gdkl_classifier import IMAGE_GUIDE_SHARES, IMAGE_GUIDE_SHARPNESS
-from gdkl.gp import ClassLikelihood, base_samples, class_log_probs, share_log_probs, softplus_rbf_kernel
+from gdkl.gp import ClassLikelihood, base_samples, class_log_probs, softplus_rbf_kernel
 from gdkl.guide import ClassGuide, fit_class_guide
 from gdkl.methods import (
     ClassData,
@@ -37,7 +36,7 @@ from gdkl.nets import ImageFeatures, RandomMoves, WideResNet, blocks_a_group, im
 from gdkl.numerics import NumericsError, OptionError
 from gdkl.paper.fewshot_data import PAPER_DRAW, Draw, FewShotTask, UInt8Array, load_task, normalise
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
-from gdkl.paper.fewshot_mean import WITH_GUIDE, views_probabilities, views_scores, write_probabilities
+from gdkl.paper.fewshot_mean import views_probabilities, views_scores, write_probabilities
 from gdkl.paper.image_runs import StepTimer, algebra_dtype, wait_for
 from gdkl.paper.results import read_result, versions, write_result
 from gdkl.predictive import FloatArray
@@ -291,8 +290,6 @@ def run_task(
         "seconds_per_step": counter.seconds_per_step,
     }
     probabilities = _probabilities(model, task, run, device)
-    if run.method is Method.GDKL and guide is not None:
-        _add_guide(probabilities, fit_nngp_classes(data, guide), task, run, device)
     results = [
         {**shared, "seed": seed, "splits": [{"seed": seed, **views_scores(views, task.test_labels)}]}
         for seed, views in zip(run.seeds, probabilities, strict=True)
@@ -398,18 +395,6 @@ def _probabilities(
         task.test_images, lambda images: _class_probabilities(model, images, task.classes, run, device)
     )
     return [{view: probs[index] for view, probs in found.items()} for index in range(len(run.seeds))]
-
-
-def _add_guide(
-    found: list[dict[str, FloatArray]], guide: FittedModel, task: FewShotTask, run: Run, device: torch.device
-) -> None:
-    """Beside the student's probabilities of the images as they are, those together with its guide's own."""
-    guide.most_rows = images_at_a_time(device)
-    of_guide = _class_probabilities(guide, task.test_images, task.classes, run, device)
-    for views, guides in zip(found, of_guide, strict=True):
-        P, Q = (torch.as_tensor(np.log(np.maximum(probs, 1e-300))).T for probs in (views["test"], guides))
-        together = share_log_probs(P, Q, IMAGE_GUIDE_SHARES[0], IMAGE_GUIDE_SHARPNESS)
-        views[WITH_GUIDE] = together.exp().T.numpy()
 
 
 @torch.no_grad()

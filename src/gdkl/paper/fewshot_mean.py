@@ -17,9 +17,6 @@ from gdkl.predictive import FloatArray, Views, mean_over_views
 #: How an image is looked at, by the name that scores have in result files.
 VIEWS = {"test": Views.PLAIN, "mirrored": Views.MIRRORED, "shifted": Views.SHIFTED}
 
-#: Name of the scores of predictions of the images as they are by student and guide together, as `GDKLClassifier`'s.
-WITH_GUIDE = "with_guide"
-
 
 def views_probabilities(
     images: NDArray[np.uint8], predict: Callable[[NDArray[np.uint8]], FloatArray]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from gdkl.paper.fewshot_mean import WITH_GUIDE
 from gdkl.paper.published import Published, published
 
 _SCORES = (("log_likelihood", "ll"), ("rmse", "rmse"))
@@ -73,7 +72,6 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
         "ECE",
         "LL / accuracy, mirrored",
         "shifted",
-        "with the guide",
         "s a fit",
         "ms a step",
     )
@@ -102,7 +100,6 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
             cell(score(together, "test", "ece"), 3),
             _of_view(together, "mirrored"),
             _of_view(together, "shifted"),
-            _of_view(together, WITH_GUIDE),
             f"{np.mean([member['fit_seconds'] for member in members]):.0f}",
             f"{1000 * float(np.mean(steps)):.1f}" if steps else "–",
         )
