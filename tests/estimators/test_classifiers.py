@@ -453,11 +453,11 @@ class Places(nn.Module):
 
 def test_a_guide_that_holds_its_student_back_is_trusted_less():
     X, y = places(120)
-    options = {"feature_net": Places, "n_iter": 150, "learning_rate": 0.1, "random_state": 0}
-    chosen, held_back = (GDKLClassifier(beta=beta, **options).fit(X, y) for beta in ("auto", 3.0))
-    assert chosen.beta_ == pytest.approx(0.1)
+    options = {"feature_net": Places, "n_iter": 300, "learning_rate": 0.03, "random_state": 0}
+    chosen, held_back = (GDKLClassifier(beta=beta, **options).fit(X, y) for beta in ("auto", 6.0))
+    assert chosen.beta_ == pytest.approx(0.2)
     assert chosen.guide_share_ == 0
-    assert (held_back.beta_, held_back.guide_share_) == (3.0, 0.25)
+    assert (held_back.beta_, held_back.guide_share_) == (6.0, 0.25)
     Xt, yt = places(200, seed=1)
     assert metrics.nll(chosen.predict_proba(Xt), yt) < metrics.nll(held_back.predict_proba(Xt), yt) - 0.05
 
@@ -474,7 +474,7 @@ def test_images_are_tried_on_a_held_out_fifth_where_that_can_tell(n, fits, monke
     monkeypatch.setattr(gdkl_classifier, "fit_gdkl_classes", fit)
     X, y = images(n, shape=(1, 4, 4))
     model = GDKLClassifier(feature_net=[4, 2], n_iter=1, random_state=0).fit(X, y)
-    usual = min(3.0, 800 / n)
+    usual = min(6.0, 1600 / n)  # they are moved at every step
     assert len(found) == fits
     assert found[-1] == (n, model.beta_)
     assert found[:-1] == [(240, usual), (240, pytest.approx(usual / 30))][: fits - 1]
@@ -526,7 +526,7 @@ def test_an_interrupt_in_either_trial_leaves_a_model(steps: int, calibrate: str 
     # The second trial, of a guide that counts less, is not worth half: the first stays.
     assert len(calls) == steps
     assert model.n_iter_ == min(steps, 6)
-    assert model.beta_ == 3.0
+    assert model.beta_ == 6.0
     assert np.isfinite(model.predict_proba(X)).all()
 
 

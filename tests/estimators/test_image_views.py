@@ -110,6 +110,26 @@ def test_members_see_images_altered_in_different_ways_and_a_model_survives_a_fil
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
+@pytest.mark.parametrize("kind", [GDKLClassifier, DKLClassifier, NNClassifier])
+def test_truth_values_of_numpy_are_truth_values_and_numbers_are_none(kind):
+    X, y = images(24)
+    for value in (True, False):
+        own, theirs = (make(kind, augment=augment).fit(X, y).predict_proba(X) for augment in (value, np.bool_(value)))
+        np.testing.assert_array_equal(own, theirs)
+    with pytest.raises(OptionError, match="augment=1 is not known: use True, False"):
+        make(kind, augment=1).fit(X, y)
+
+
+def test_few_images_are_moved_by_default_and_many_are_not():
+    X, y = images(24)
+    for inference, usual in (("exact", "crop"), ("sparse", False)):
+        found = [
+            make(GDKLClassifier, inference=inference, **options).fit(X, y).predict_proba(X)
+            for options in ({}, {"augment": usual})
+        ]
+        np.testing.assert_array_equal(*found)
+
+
 def test_the_plain_network_sees_altered_images_too():
     X, y = images(24)
     plain, altered = (make(NNClassifier, augment=augment).fit(X, y).predict_proba(X) for augment in (False, True))

@@ -18,7 +18,7 @@ from gdkl.estimators.common import to_numpy
 from gdkl.estimators.guided_classifier import GuidedClassifier
 from gdkl.estimators.parts import FeatureNet
 from gdkl.estimators.sparse_classes import batch_guide, class_subset
-from gdkl.estimators.student_classifier import CROP, StudentClassifier
+from gdkl.estimators.student_classifier import StudentClassifier, check_augment
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import ClassGuide, GuideKernel, ask_class_contexts
@@ -121,11 +121,13 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
         augment: Tables with exact inference: whether the student follows its guide also on rows put together from two
             training rows, column by column, which takes no labels. Images: True for random crops and mirror images at
             every step, "crop" for crops alone, for what has a left and a right; with exact inference the guide speaks
-            of the images as they are. A Dataset or DataLoader of images alters its own. "auto" for tables only.
+            of the images as they are. A Dataset or DataLoader of images alters its own. "auto" is True for tables,
+            "crop" for images with exact inference and False for images with inducing points.
         views: How images are looked at when they are predicted; probabilities are the mean over the views. "plain": as
             they are; "mirrored": the image and its mirror image, for what may as well look to the other side;
             "shifted": both, each also shifted to all four sides by a sixteenth of its size or a pixel, ten views in
-            all. Costs that many times the time of a prediction, and no training. For images alone.
+            all. Costs that many times the time of a prediction, and no training: it may be changed after ``fit``. For
+            images alone.
         tol: Stop when the smoothed objective has improved by less than this for ``patience`` steps.
         patience: See ``tol``.
         optimizer: "adam", "sgd", or "auto": gradient descent for images that a step has all of, as published, Adam
@@ -243,8 +245,7 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
                 raise OptionError(
                     f"guide_share={self.guide_share!r} is not allowed: use a number from 0 to 1."
                 ) from None
-        if self.augment not in (_AUTO, True, False, CROP):
-            raise OptionError(f"augment={self.augment!r} is not known: use True, False, 'crop' or 'auto'.")
+        check_augment(self.augment, _AUTO)
         self._check_guide()
 
     def _fit_model(self, data: ClassData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from gdkl.estimators.classifier_base import ClassifierBase, check_likelihood
@@ -29,7 +30,8 @@ _ROWS_FOR_TEMPERATURE = 1000
 #: published, and two of few, by which that was measured.
 _MARGIN, _MARGIN_OF_FEW = 1 / 8, 1 / 16
 
-_OPTIMISERS = ("auto", "adam", "sgd")
+_AUTO = "auto"
+_OPTIMISERS = (_AUTO, "adam", "sgd")
 
 
 class StudentClassifier(StudentOptions, ClassifierBase):
@@ -107,23 +109,30 @@ class StudentClassifier(StudentOptions, ClassifierBase):
             seed,
             device=rows.device,
             margin=self._margin(_MARGIN),
-            flip=self.augment is True,
+            flip=self._mirrors_images(),
         )
 
     def _moves(self) -> RandomMoves:
         """How a network alters images that every step has all of."""
         channels, height, width = self.image_shape_ or (0, 0, 0)
-        return RandomMoves((channels, height, width), self._margin(_MARGIN_OF_FEW), mirror=self.augment is True)
+        return RandomMoves((channels, height, width), self._margin(_MARGIN_OF_FEW), mirror=self._mirrors_images())
 
     def _margin(self, part: float) -> int:
         return max(1, round(part * min((self.image_shape_ or (0, 0, 0))[1:])))
 
     def _alters_images(self) -> bool:
         """Whether every step sees its images cropped, and maybe mirrored."""
-        return self.image_shape_ is not None and (self.augment is True or self.augment == CROP)
+        if isinstance(self.augment, str) and self.augment == _AUTO:
+            return self._all_images_at_once
+        return self.image_shape_ is not None and bool(self.augment)
+
+    def _mirrors_images(self) -> bool:
+        """Whether half of the images that are altered are mirrored: not by words, which say what else is done."""
+        return not isinstance(self.augment, str) and bool(self.augment)
 
     def _refuse_to_alter_a_table(self) -> None:
-        if self.image_shape_ is None and (self.augment == CROP or (self.augment is True and not self._augments_tables)):
+        mirrored = self._mirrors_images() and not self._augments_tables
+        if self.image_shape_ is None and (mirrored or (isinstance(self.augment, str) and self.augment == CROP)):
             raise OptionError(f"augment={self.augment!r} is for images: a table has nothing to crop or to mirror.")
 
     def _refuse_to_alter_a_loader(self, source: BatchSource) -> None:
@@ -143,7 +152,9 @@ class StudentClassifier(StudentOptions, ClassifierBase):
         return self._sparse_options(options, source.rows, data.targets.dtype, points=points)
 
 
-def check_augment(augment: Any) -> None:
-    """Refuse a word that is not known where nothing is chosen for the user."""
-    if augment not in (True, False, CROP):
-        raise OptionError(f"augment={augment!r} is not known: use True, False or 'crop'.")
+def check_augment(augment: Any, *words: str) -> None:
+    """Refuse what is neither a truth value, NumPy's among them, nor "crop" or one of the other words."""
+    if isinstance(augment, (bool, np.bool_)) or (isinstance(augment, str) and augment in (CROP, *words)):
+        return
+    known = ["True", "False", *map(repr, (CROP, *words))]
+    raise OptionError(f"augment={augment!r} is not known: use {', '.join(known[:-1])} or {known[-1]}.")

@@ -167,16 +167,15 @@ class Run:
     def path(self, folder: Path, seed: int) -> Path:
         """Result file of one seed; trials of settings have theirs in its name."""
         guide = f"-{self.protocol.guide}" if self.method.guided else ""
+        altered = "-augmented" if self.protocol.augment and self.method is not Method.NNGP else ""
         if not self.validation:
-            return folder / f"draw-{self.draw}" / f"n{self.n}-{self.method}{guide}-seed{seed}.json"
+            return folder / f"draw-{self.draw}" / f"n{self.n}-{self.method}{guide}{altered}-seed{seed}.json"
         if self.method is Method.GDKL:
             guide += f"-scale{self.protocol.guide_scale or 0:g}-beta{self.beta:g}"
             guide += f"-{self.protocol.parametrisation}-{self.protocol.gdkl_iterations}"
             guide += "" if self.protocol.stratified else "-random"
             guide += "-both" if self.protocol.both_ways else ""
-        if self.protocol.augment and self.method is not Method.NNGP:
-            guide += "-augmented"
-        return folder / f"validation-{self.draw}" / f"n{self.n}-{self.method}{guide}-seed{seed}.json"
+        return folder / f"validation-{self.draw}" / f"n{self.n}-{self.method}{guide}{altered}-seed{seed}.json"
 
     @property
     def settings(self) -> dict[str, Any]:

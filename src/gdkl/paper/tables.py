@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,9 @@ _SCORES = (("log_likelihood", "ll"), ("rmse", "rmse"))
 
 
 def score(result: Mapping[str, Any], part: str, name: str) -> Published:
-    """Mean and standard deviation of a score over all splits of a result."""
+    """Mean and (sample) standard deviation of a score over all splits of a result; of one there is none."""
     values = np.asarray([split[part][name] for split in result["splits"]])
-    return Published(float(values.mean()), float(values.std()))
+    return Published(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan)
 
 
 def uci_table(results: Sequence[Mapping[str, Any]], part: str = "test") -> Table:
@@ -58,7 +59,9 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
         guide = result["protocol"].get("guide", "–")
         seeds = f"mean of {len(result['mean_of_seeds'])}" if "mean_of_seeds" in result else ""
         groups.setdefault((str(result["draw"]), result["n"], result["method"], guide, seeds), []).append(result)
-    table = Table(title="CIFAR-10, few labels, 10000 test images: mean ± standard deviation over the seeds")
+    trials = any(result.get("scored") == "validation" for result in results)
+    images = "other training images" if trials else "10000 test images"
+    table = Table(title=f"CIFAR-10, few labels, {images}: mean ± standard deviation over the seeds")
     columns = (
         "draw",
         "n",
@@ -85,7 +88,9 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
         together = {"splits": [split for member in members for split in member["splits"]]}
         accuracy = score(together, "test", "accuracy")
         # The paper's figures are of its own subset, over its seeds.
-        paper = {short: published("fewshot", method, f"cifar10.n{n}.{short}") for short in ("ll", "acc")}
+        paper = {
+            short: None if trials else published("fewshot", method, f"cifar10.n{n}.{short}") for short in ("ll", "acc")
+        }
         steps = [member["seconds_per_step"] for member in members if member["seconds_per_step"]]
         table.add_row(
             draw,
@@ -124,4 +129,5 @@ def cell(value: Published | None, digits: int = 2) -> str:
     if value is None:
         return "–"
     digits = 0 if abs(value.mean) >= 100 else digits
-    return f"{value.mean:.{digits}f} ± {value.std:.{digits}f}"
+    mean = f"{value.mean:.{digits}f}"
+    return mean if math.isnan(value.std) else f"{mean} ± {value.std:.{digits}f}"

@@ -51,7 +51,11 @@ def fewshot(
     dkl_steps: Annotated[int, number("Gradient steps of DKL and of the network.", 1)] = _USUAL.other_iterations,
     beta: Annotated[
         float | None,
-        number("GDKL's weight of the KL term.", 0.0, default="3, and 800 / images where that is less"),
+        number(
+            "GDKL's weight of the KL term.",
+            0.0,
+            default="3, and 800 / images where that is less; twice that with --augment",
+        ),
     ] = _USUAL.beta,
     guide: Guide = _USUAL.guide,
     guide_scale: Annotated[
@@ -180,12 +184,13 @@ def _means(runs: Sequence[experiment.Run], folder: Path) -> list[dict[str, Any]]
 
 def _one(run: experiment.Run, folder: Path, data_dir: Path | None, device: torch.device) -> None:
     name = f"n={run.n} {run.method} seed {','.join(map(str, run.seeds))}"
-    say(f"{name}: on {device}")
+    scored = "validation" if run.validation else "test"
+    say(f"{name}: on {device}; trained, then scored on ten views of each {scored} image")
     progress = ProgressDisplay(name, sys.stderr)
     [first, *_] = experiment.complete(run, folder, data_dir=data_dir, device=device, callbacks=[progress])
-    views = ((view, first["splits"][0][view]) for view in VIEWS)
+    views = ((scored if view == "test" else view, first["splits"][0][view]) for view in VIEWS)
     scores = "; ".join(
         f"{view} LL {score['log_likelihood']:.3f}, accuracy {100 * score['accuracy']:.1f} %, ECE {score['ece']:.3f}"
         for view, score in views
     )
-    say(f"{name}: {scores}; {first['fit_seconds']:.0f} s")
+    say(f"{name}: {scores}; {first['fit_seconds']:.0f} s of training")
