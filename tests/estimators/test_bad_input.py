@@ -120,6 +120,7 @@ def test_bad_options(option):
         (Infinite(4, 2), "NaN or infinite features"),
         (Flat(4, 2), r"shape \(20, p\); got \(20,\)"),
         (nn.Linear(7, 2), "feature_net failed on 20 rows of 4 columns"),
+        (lambda: nn.Linear(4, 2), "feature_net must be called with one number.*too many positional arguments"),
         (nn.Sequential(nn.Linear(4, 2), nn.Unflatten(1, (1, 2))), "shape"),
         (nn.LSTM(4, 2), "must return a tensor; got tuple"),
         (Whole(4, 2), "of int64"),

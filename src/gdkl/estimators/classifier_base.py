@@ -186,8 +186,12 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
                 model.held_out = None
             return temperature, model
         except DataError as error:
-            if self.image_shape_ is not None or not str(error).startswith("feature_net failed"):
+            if not str(error).startswith("feature_net failed"):
                 raise
+            if self.image_shape_ is not None:
+                shape = " x ".join(map(str, self.image_shape_))
+                told = str(error).replace(f"rows of {data.rows.shape[-1]} columns", f"images of {shape}")
+                raise DataError(told) from error
             hint = "If these are flat images, pass them in 4 dimensions, as (n, channels, height, width)."
             raise DataError(f"{str(error).rstrip('.')}. {hint}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
+from inspect import signature
 from math import prod
 from typing import Any, TypeAlias, cast
 
@@ -43,11 +44,21 @@ def network_builder(feature_net: FeatureNet) -> Callable[[int], nn.Module]:
         return _checked(cast("Callable[[int], Any]", feature_net))
     raise OptionError(
         f"feature_net={feature_net!r} is not allowed: pass None, a list of widths, a torch.nn.Module or a function "
-        "from the number of columns to one."
+        "from the number of columns, or of the channels of images, to one."
     )
 
 
 def _checked(build: Callable[[int], Any]) -> Callable[[int], nn.Module]:
+    try:
+        signature(build).bind(1)
+    except TypeError as error:
+        raise OptionError(
+            f"feature_net must be called with one number, that of the columns, or of the channels of images: {error}."
+        ) from error
+    except ValueError:
+        # What is not written in Python may have no signature.
+        pass
+
     def checked(columns: int) -> nn.Module:
         network = build(columns)
         if not isinstance(network, nn.Module):
