@@ -20,7 +20,7 @@ OPTIONS = {
     "uci": COMMON | {"datasets", "data-dir", "gdkl-steps", "dkl-steps"},
     "fewshot": COMMON
     | {"data-dir", "sizes", "draw", "gdkl-steps", "dkl-steps", "beta", "guide", "guide-scale", "parametrisation"}
-    | {"stratified", "both-ways", "validation", "depth", "widen-factor", "algebra", "jobs", "together"},
+    | {"stratified", "both-ways", "augment", "validation", "depth", "widen-factor", "algebra", "jobs", "together"},
     "classes": COMMON | {"datasets", "gdkl-steps", "dkl-steps"},
     "large": COMMON | {"datasets", "data-dir", "epochs", "batch-size", "beta", "exact-rows", "gdkl-steps"},
     "cifar": COMMON
@@ -31,8 +31,8 @@ OPTIONS = {
 DEFAULTS = {
     "uci": {"methods": "gdkl,nngp,gp_rbf,dkl", "seeds": 10, "gdkl_steps": 7000, "dkl_steps": 8000},
     "fewshot": {"seeds": 3, "gdkl_steps": 6000, "dkl_steps": 7000, "beta": None, "guide": "dense", "guide_scale": 64}
-    | {"draw": "paper", "parametrisation": "softplus", "stratified": False, "both_ways": True, "depth": 28}
-    | {"widen_factor": 5},
+    | {"draw": "paper", "parametrisation": "softplus", "stratified": False, "both_ways": True, "augment": False}
+    | {"depth": 28, "widen_factor": 5},
     "classes": {"datasets": "digits,wine,breast_cancer", "seeds": 5, "gdkl_steps": None, "dkl_steps": None},
     "large": {"seeds": 3, "epochs": 30, "batch_size": 512, "beta": 1, "exact_rows": 3000, "gdkl_steps": 1000},
     "cifar": {"datasets": "cifar10", "methods": "gdkl,dkl", "seeds": 1, "epochs": 200, "batch_size": 256, "beta": 0.09}

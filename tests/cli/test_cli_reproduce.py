@@ -78,7 +78,7 @@ def test_results_of_more_splits_serve_a_command_that_asks_for_fewer(tmp_path):
     assert path.read_text() == before
     # The figures are those of the split that was asked for; the time is that of all three, which trained as one.
     [row] = [line for line in fewer.stdout.splitlines() if " gdkl " in line]
-    assert f" {json.loads(before)['splits'][0]['test']['log_likelihood']:.2f} ± 0.00 " in row
+    assert f" {json.loads(before)['splits'][0]['test']['log_likelihood']:.2f} │" in row
     assert " for 3 " in row
     assert "over 1 splits" in fewer.stdout
 
