@@ -12,7 +12,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gdkl.cli.app import app
-from gdkl.paper import made_before, uci
+from gdkl.paper import classes, fewshot, made_before, uci
+from gdkl.paper.fewshot_data import SIZES
+from gdkl.paper.results import read_result
 
 ROOT = Path(__file__).parents[2]
 COMMON = {"methods", "seeds", "output", "device"}
@@ -117,6 +119,33 @@ def test_the_results_that_come_with_the_project_are_kept(path):
     usual = asdict(uci.Protocol())
     assert made_before(path, name, method, usual, usual) is not None
     assert made_before(path, name, method, {**usual, "gdkl_iterations": 5}, usual) is None
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "results" / "classification").glob("*.json")), ids=lambda path: path.stem
+)
+def test_the_results_of_small_tables_are_kept(path):
+    name, percent, method = path.stem.rsplit("-", 2)
+    protocol = classes.Protocol(int(percent) / 100)
+    assert made_before(path, name, method, asdict(protocol)) is not None
+    current = classes.current_options(name, classes.Method(method), protocol)
+    # Files of scikit-learn's methods are from before options were written, and have not changed.
+    assert read_result(path).get("options", current) == current
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_the_results_of_few_images_are_kept(augment):
+    folder = ROOT / "results" / ("fewshot-augmented" if augment else "fewshot-networks/wrn-10-2")
+    protocol = fewshot.Protocol(gdkl_iterations=3000, other_iterations=3000, depth=10, widen_factor=2, augment=augment)
+    for method, sizes in (
+        (fewshot.Method.GDKL, SIZES),
+        (fewshot.Method.DKL, (200, 800)),
+        (fewshot.Method.NN, (200, 800)),
+    ):
+        for n in sizes:
+            assert fewshot.Run(method, n, (0, 1, 2), protocol=protocol).finished(folder) is not None
+    for draw in (1, 2):
+        assert fewshot.Run(fewshot.Method.GDKL, 200, (0, 1, 2), draw, protocol).finished(folder) is not None
 
 
 def test_a_graph_is_for_a_gpu():

@@ -29,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from gdkl import metrics
 from gdkl.estimators import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 from gdkl.estimators.classifier_base import ClassifierBase
+from gdkl.estimators.gdkl_classifier import BETA
 from gdkl.methods import FittedModel
 from gdkl.numerics import DataWarning, OptionError
 from gdkl.paper.results import versions
@@ -157,7 +158,7 @@ def run_fitted(
 
 
 #: What "auto" comes to on a table.
-_AUTO_ON_TABLES = {"optimizer": "adam", "calibrate": "loo"}
+_AUTO_ON_TABLES = {"optimizer": "adam", "calibrate": "loo", "beta": BETA}
 
 
 def _student_alone(model: GDKLClassifier) -> GDKLClassifier:
