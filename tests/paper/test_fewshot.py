@@ -251,6 +251,19 @@ class TestRuns:
         [again] = fewshot.complete(runs[1], tmp_path / "again", data_dir=None, device=CPU)
         assert again["splits"] == changed["splits"]
 
+    def test_a_result_with_other_settings_is_put_aside(self, small, tmp_path):
+        run, other = (
+            fewshot.Run(fewshot.Method.NN, 12, (0,), 0, replace(SMALL, other_iterations=steps)) for steps in (2, 3)
+        )
+        fewshot.complete(run, tmp_path, data_dir=None, device=CPU)
+        before = run.path(tmp_path, 0).read_bytes()
+        assert fewshot.put_aside(run, tmp_path) == []
+        [aside] = fewshot.put_aside(other, tmp_path)
+        assert aside.read_bytes() == before
+        assert aside.with_suffix(".npz").exists()
+        assert not run.path(tmp_path, 0).exists()
+        assert fewshot.put_aside(other, tmp_path) == []
+
     def test_the_guide_alone_sees_images_as_they_are(self):
         plain, changed = (
             fewshot.Run(fewshot.Method.NNGP, 12, (0,), 0, replace(SMALL, augment=on)) for on in (False, True)

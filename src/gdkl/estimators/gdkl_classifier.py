@@ -79,10 +79,11 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
 
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. "auto" for 3, or less for
-            many images with exact inference: 800 over their number. Both are twice as much where ``augment`` alters the
-            images, and a thirtieth if a held-out fifth of them is better off with it. That takes two fits to four
-            fifths of the images before the one to all; a number takes one. With inducing points a thirtieth of it
-            counts for images, by default the paper's 0.1, and for tables a 3000th. See ``beta_``.
+            many images with exact inference: 800 over their number. With exact inference both are twice as much where
+            ``augment`` alters the images, and a thirtieth if a held-out fifth of them is better off with it, which
+            takes two fits to four fifths of the images before the one to all; a number takes one. With inducing points
+            a thirtieth of 3, or of the number, counts for images: the paper's 0.1; and for tables a 3000th. See
+            ``beta_``.
         n_iter: Gradient steps; each sees a fresh random split of the rows.
         likelihood: "dirichlet", or "gaussian" for a regression on ±1 a class.
         guide: The honest model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a

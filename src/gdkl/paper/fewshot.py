@@ -6,6 +6,7 @@ images. A run that is killed goes on from its checkpoint; one whose result is th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -207,6 +208,29 @@ class Run:
                 return None
             found.append(result)
         return found
+
+
+def put_aside(run: Run, folder: Path) -> list[Path]:
+    """Rename what lies where a run's results will, made with other settings; those that are gone on with stay.
+
+    Returns:
+        The new names, in which a few digits stand for the settings.
+    """
+    renamed: list[Path] = []
+    for seed in run.seeds:
+        path = run.path(folder, seed)
+        if not path.exists():
+            continue
+        result = read_result(path)
+        settings = {key: result.get(key) for key in run.settings}
+        if settings == run.settings:
+            continue
+        digits = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]
+        for old in (path.with_suffix(".npz"), path):
+            if old.exists():
+                old.replace(old.with_name(f"{path.stem}.{digits}{old.suffix}"))
+        renamed.append(path.with_name(f"{path.stem}.{digits}.json"))
+    return renamed
 
 
 def complete(

@@ -61,7 +61,9 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
         groups.setdefault((str(result["draw"]), result["n"], result["method"], guide, seeds), []).append(result)
     trials = any(result.get("scored") == "validation" for result in results)
     images = "other training images" if trials else "10000 test images"
-    table = Table(title=f"CIFAR-10, few labels, {images}: mean ± standard deviation over the seeds")
+    kinds = {_network(result["protocol"]) for result in results}
+    network = f"{kinds.pop()}, " if len(kinds) == 1 else ""
+    table = Table(title=f"CIFAR-10, few labels, {network}{images}: mean ± standard deviation over the seeds")
     columns = (
         "draw",
         "n",
@@ -109,6 +111,14 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
             f"{1000 * float(np.mean(steps)):.1f}" if steps else "–",
         )
     return table
+
+
+def _network(protocol: Mapping[str, Any]) -> str:
+    """What was trained, and on which images."""
+    if "depth" not in protocol:
+        return ""
+    altered = ", images altered in training" if protocol.get("augment") else ""
+    return f"WRN-{protocol['depth']}-{protocol['widen_factor']}{altered}"
 
 
 def _of_view(result: Mapping[str, Any], view: str) -> str:

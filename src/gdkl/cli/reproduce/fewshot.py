@@ -91,7 +91,8 @@ def fewshot(
 ) -> None:
     """The paper's: 50 to 800 images of CIFAR-10, exact inference.
 
-    One result file a method, number of images and network. A run that is killed goes on from its checkpoint.
+    One result file a method, number of images and seed; one with other settings in its place is renamed. A run that is
+    killed goes on from its checkpoint.
     """
     place = resolve_device(device)
     protocol = experiment.Protocol(
@@ -187,6 +188,8 @@ def _one(run: experiment.Run, folder: Path, data_dir: Path | None, device: torch
     scored = "validation" if run.validation else "test"
     say(f"{name}: on {device}; trained, then scored on ten views of each {scored} image")
     progress = ProgressDisplay(name, sys.stderr)
+    for aside in experiment.put_aside(run, folder):
+        say(f"{name}: a result with other settings is now {aside}")
     [first, *_] = experiment.complete(run, folder, data_dir=data_dir, device=device, callbacks=[progress])
     views = ((scored if view == "test" else view, first["splits"][0][view]) for view in VIEWS)
     scores = "; ".join(
