@@ -62,7 +62,7 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
     trials = any(result.get("scored") == "validation" for result in results)
     images = "other training images" if trials else "10000 test images"
     kinds = {_network(result["protocol"]) for result in results}
-    network = f"{kinds.pop()}, " if len(kinds) == 1 else ""
+    network = kinds.pop() if len(kinds) == 1 else ""
     table = Table(title=f"CIFAR-10, few labels, {network}{images}: mean ± standard deviation over the seeds")
     columns = (
         "draw",
@@ -114,11 +114,11 @@ def fewshot_table(results: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _network(protocol: Mapping[str, Any]) -> str:
-    """What was trained, and on which images."""
+    """What was trained, and on which images, for a title that goes on."""
     if "depth" not in protocol:
         return ""
     altered = ", images altered in training" if protocol.get("augment") else ""
-    return f"WRN-{protocol['depth']}-{protocol['widen_factor']}{altered}"
+    return f"WRN-{protocol['depth']}-{protocol['widen_factor']}{altered}, "
 
 
 def _of_view(result: Mapping[str, Any], view: str) -> str:
