@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -16,15 +17,16 @@ import gdkl.infinite as inf
 EPS = {torch.float64: 1e-14, torch.float32: 1e-5}
 
 
-class NetworkContract:
+class NetworkContract(ABC):
     """Subclasses give a network and an input shape, and say where the kernel has no gradient."""
 
     shape: tuple[int, ...] = (5,)
     smooth_ntk = True
     kinds = ("nngp", "ntk")
 
+    @abstractmethod
     def net(self) -> inf.InfiniteNetwork:
-        raise NotImplementedError
+        """The network that is held to all of this."""
 
     def x(self, n: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
         generator = torch.Generator().manual_seed(seed)

@@ -56,7 +56,10 @@ class StudentClassifier(StudentOptions, ClassifierBase):
             build = network_builder(self.feature_net)
         else:
             small = self._all_images_at_once or data.rows.device.type == "cpu"
-            moves = self._moves() if self._all_images_at_once and self._alters_images() else None
+            moves = None
+            if self._all_images_at_once and self._alters_images():
+                margin = _margin(self.image_shape_, _MARGIN_OF_FEW)
+                moves = RandomMoves(self.image_shape_, margin, mirror=self._mirrors_images())
             dtype = data.targets.dtype
             build = image_network_builder(self.feature_net, self.image_shape_, dtype, small=small, moves=moves)
         options = self._options(seed, callbacks, build)
@@ -108,17 +111,9 @@ class StudentClassifier(StudentOptions, ClassifierBase):
             self._batch_size(),
             seed,
             device=rows.device,
-            margin=self._margin(_MARGIN),
+            margin=_margin(self.image_shape_, _MARGIN),
             flip=self._mirrors_images(),
         )
-
-    def _moves(self) -> RandomMoves:
-        """How a network alters images that every step has all of."""
-        channels, height, width = self.image_shape_ or (0, 0, 0)
-        return RandomMoves((channels, height, width), self._margin(_MARGIN_OF_FEW), mirror=self._mirrors_images())
-
-    def _margin(self, part: float) -> int:
-        return max(1, round(part * min((self.image_shape_ or (0, 0, 0))[1:])))
 
     def _alters_images(self) -> bool:
         """Whether every step sees its images cropped, and maybe mirrored."""
@@ -150,6 +145,11 @@ class StudentClassifier(StudentOptions, ClassifierBase):
         points = TABLE_POINTS if self.image_shape_ is None else max(IMAGE_POINTS, data.outputs)
         options = self._student_options(data, seed, callbacks)
         return self._sparse_options(options, source.rows, data.targets.dtype, points=points)
+
+
+def _margin(image_shape: tuple[int, ...], part: float) -> int:
+    """Pixels that are this part of an image's shorter side, one at least."""
+    return max(1, round(part * min(image_shape[1:])))
 
 
 def check_augment(augment: Any, *words: str) -> None:

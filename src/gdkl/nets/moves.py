@@ -61,7 +61,7 @@ class RandomMoves:
         torch.Size([2, 48])
     """
 
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     margin: int
     mirror: bool
 

@@ -397,12 +397,11 @@ def _networks(run: Run, image_shape: tuple[int, ...], device: torch.device) -> C
     """Builds the members' networks in turn, each from its own seed, so that it starts alike alone and in a batch."""
     seeds = iter(run.seeds)
     protocol = run.protocol
-    channels, height, width = image_shape
-    moves = RandomMoves((channels, height, width), _MARGIN, mirror=True) if protocol.augment else None
+    moves = RandomMoves(image_shape, _MARGIN, mirror=True) if protocol.augment else None
 
     def build(columns: int) -> nn.Module:
         with seeded(next(seeds), device):
-            net = WideResNet(protocol.depth, protocol.widen_factor, protocol.dropout, in_channels=channels)
+            net = WideResNet(protocol.depth, protocol.widen_factor, protocol.dropout, in_channels=image_shape[0])
         if device.type == "cuda":
             net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         return ImageFeatures(net, image_shape, protocol.dtype, moves=moves)
