@@ -10,8 +10,8 @@ from gdkl.datasets.image_set import ImageSet
 from gdkl.datasets.loading import fetch, load, load_images, locate
 from gdkl.datasets.registry import DatasetInfo, Origin, describe, names
 from gdkl.datasets.splits import published_split
-from gdkl.datasets.store import cache_dir
 from gdkl.datasets.table import Table
+from gdkl.numerics import cache_dir
 
 __all__ = [
     "DatasetInfo",

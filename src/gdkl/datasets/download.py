@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gdkl.datasets.digest import content_digest
 from gdkl.datasets.registry import DatasetInfo
-from gdkl.datasets.store import DATA_VARIABLE, cache_dir, write_file
+from gdkl.datasets.store import DATA_VARIABLE, write_file
 from gdkl.datasets.text import parse_text
-from gdkl.numerics import DataError
+from gdkl.numerics import DataError, cache_dir
 
 #: Seconds without an answer after which an address counts as out of reach.
 TIMEOUT = 30.0

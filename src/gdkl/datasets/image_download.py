@@ -17,8 +17,8 @@ from gdkl.datasets.digest import image_digest
 from gdkl.datasets.download import first_answer
 from gdkl.datasets.image_files import file_names, write_images
 from gdkl.datasets.image_registry import ArchiveFormat, ImageInfo, ImageSource, PublicFile
-from gdkl.datasets.store import DATA_VARIABLE, cache_dir
-from gdkl.numerics import DataError
+from gdkl.datasets.store import DATA_VARIABLE
+from gdkl.numerics import DataError, cache_dir
 
 #: What says that an IDX file holds bytes in three dimensions, or in one.
 _IDX_IMAGES, _IDX_LABELS = 0x00000803, 0x00000801

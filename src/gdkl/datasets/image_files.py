@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gdkl.datasets.digest import image_digest
 from gdkl.datasets.image_registry import ImageInfo
 from gdkl.datasets.image_set import ImageSet
-from gdkl.datasets.store import CACHE_VARIABLE, PathLike, local_folders, open_arrays
-from gdkl.numerics import DataError, write_atomically
+from gdkl.datasets.store import PathLike, local_folders, open_arrays
+from gdkl.numerics import CACHE_VARIABLE, DataError, write_atomically
 
 
 def find_images(info: ImageInfo, data_dir: PathLike | None) -> tuple[Path, ...] | None:

@@ -12,9 +12,9 @@ from gdkl.datasets.image_files import find_images, read_images
 from gdkl.datasets.image_registry import describe_images, image_names
 from gdkl.datasets.image_set import ImageSet
 from gdkl.datasets.registry import DatasetInfo, describe, names
-from gdkl.datasets.store import PathLike, cache_dir, find, read_table
+from gdkl.datasets.store import PathLike, find, read_table
 from gdkl.datasets.table import Table
-from gdkl.numerics import OptionError
+from gdkl.numerics import OptionError, cache_dir
 
 #: Sets of images, for type checkers; `image_names` is the list in force.
 ImageName: TypeAlias = Literal[

@@ -15,30 +15,12 @@ from numpy.lib.npyio import NpzFile
 from gdkl.datasets.digest import content_digest
 from gdkl.datasets.registry import DatasetInfo
 from gdkl.datasets.table import FloatArray, Table
-from gdkl.numerics import DataError, write_atomically
+from gdkl.numerics import CACHE_VARIABLE, DataError, cache_dir, write_atomically
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
 #: Folder with local files, looked at when no folder is passed.
 DATA_VARIABLE = "GDKL_DATA"
-
-#: Folder for downloaded tables, in place of the platform's usual one.
-CACHE_VARIABLE = "GDKL_CACHE"
-
-
-def cache_dir() -> Path:
-    """Folder that downloaded tables are kept in; it may not exist yet.
-
-    Example:
-        >>> isinstance(cache_dir(), Path)
-        True
-    """
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    import pooch  # noqa: PLC0415  (it pulls in an HTTP library, which a local file does not need)
-
-    return Path(pooch.os_cache("gdkl"))
 
 
 def find(info: DatasetInfo, data_dir: PathLike | None) -> Path | None:

@@ -1,5 +1,6 @@
 """Numerical groundwork that knows no model: errors, Cholesky, chunks, memory, device and precision."""
 
+from gdkl.numerics.cache import CACHE_VARIABLE, cache_dir
 from gdkl.numerics.cholesky import cholesky, cholesky_of_array
 from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
 from gdkl.numerics.errors import (
@@ -24,6 +25,7 @@ from gdkl.numerics.placement import resolve_device, resolve_dtype
 from gdkl.numerics.threads import halves_pay, limit_threads, threads_for
 
 __all__ = [
+    "CACHE_VARIABLE",
     "DEFAULT_BUDGET",
     "GIB",
     "DataError",
@@ -40,6 +42,7 @@ __all__ = [
     "OptionError",
     "SetAside",
     "available_memory",
+    "cache_dir",
     "cholesky",
     "cholesky_of_array",
     "chunk_slices",

@@ -13,9 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gdkl.datasets import cache_dir
 from gdkl.infinite.fused.program import UnsupportedError
-from gdkl.numerics import write_atomically
+from gdkl.numerics import cache_dir, write_atomically
 
 #: Products are not merged into sums behind the program's back: it says itself where they are.
 OPTIONS = ("--std=c++17", "--fmad=false")
