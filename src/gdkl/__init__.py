@@ -8,21 +8,49 @@ Example:
     >>> low, high = model.predict_distribution(X[100:]).interval(0.9)
 """
 
-from gdkl import datasets, infinite, metrics, plots
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from gdkl._version import __version__
-from gdkl.estimators import (
-    DKLClassifier,
-    DKLRegressor,
-    GDKLClassifier,
-    GDKLRegressor,
-    GPRegressor,
-    NNClassifier,
-    NNGPClassifier,
-    NNGPRegressor,
-    load,
-)
-from gdkl.numerics import GdklError
-from gdkl.predictive import ClassPredictive, Predictive
+
+if TYPE_CHECKING:
+    from gdkl import datasets, infinite, metrics, plots, training
+    from gdkl.estimators import (
+        DKLClassifier,
+        DKLRegressor,
+        GDKLClassifier,
+        GDKLRegressor,
+        GPRegressor,
+        NNClassifier,
+        NNGPClassifier,
+        NNGPRegressor,
+        Preset,
+        load,
+    )
+    from gdkl.numerics import GdklError
+    from gdkl.predictive import ClassPredictive, Predictive
+
+#: Where each public name lives; it is imported when it is first used, so that ``import gdkl`` costs next to nothing.
+_HOMES = {
+    "gdkl.estimators": (
+        "DKLClassifier",
+        "DKLRegressor",
+        "GDKLClassifier",
+        "GDKLRegressor",
+        "GPRegressor",
+        "NNClassifier",
+        "NNGPClassifier",
+        "NNGPRegressor",
+        "Preset",
+        "load",
+    ),
+    "gdkl.numerics": ("GdklError",),
+    "gdkl.predictive": ("ClassPredictive", "Predictive"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_ROOMS = ("datasets", "estimators", "infinite", "metrics", "plots", "training")
 
 __all__ = [
     "ClassPredictive",
@@ -36,10 +64,24 @@ __all__ = [
     "NNGPClassifier",
     "NNGPRegressor",
     "Predictive",
+    "Preset",
     "__version__",
     "datasets",
     "infinite",
     "load",
     "metrics",
     "plots",
+    "training",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    if name in _ROOMS:
+        return import_module(f"gdkl.{name}")
+    raise AttributeError(f"module 'gdkl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

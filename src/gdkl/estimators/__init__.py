@@ -1,9 +1,10 @@
 """Estimators: the scikit-learn face of every method."""
 
-from gdkl.estimators.classifier_baselines import DKLClassifier, NNClassifier, NNGPClassifier
-from gdkl.estimators.gdkl_classifier import GDKLClassifier
+from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 from gdkl.estimators.loading import load
+from gdkl.estimators.presets import Preset
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
+from gdkl.estimators.together import fit_together
 
 __all__ = [
     "DKLClassifier",
@@ -14,5 +15,7 @@ __all__ = [
     "NNClassifier",
     "NNGPClassifier",
     "NNGPRegressor",
+    "Preset",
+    "fit_together",
     "load",
 ]

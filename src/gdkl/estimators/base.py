@@ -1,258 +1,318 @@
-"""The scikit-learn face that all regressors share: checks and scales on the way in, own units on the way out."""
+"""What all estimators share: `fit` chooses kind, inference and preset once, trains, and takes over the model."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from gdkl.estimators.batch_lists import is_stream, refuse_malformed_batches
-from gdkl.estimators.common import EstimatorBase, draw_seed, to_numpy
-from gdkl.estimators.loaders import RegressionLoader, as_loader
-from gdkl.estimators.resuming import digest
-from gdkl.estimators.scaling import Scaler
-from gdkl.estimators.streams import TableStream, is_long_table, row_parts
-from gdkl.estimators.student import TABLE_BATCH, sparse_precisions
-from gdkl.estimators.validation import (
-    check_number,
-    check_row_count,
-    check_rows,
-    check_targets,
-    refuse_fit_options,
+from gdkl.estimators.checks import check_number, check_student_options, refuse_fit_options
+from gdkl.estimators.factories import FeatureNet
+from gdkl.estimators.plan import Plan
+from gdkl.estimators.presets import Preset, check_preset, resolve
+from gdkl.estimators.regimes import Regime
+from gdkl.estimators.resuming import FitCheckpoints
+from gdkl.estimators.saving import save
+from gdkl.estimators.sources import Source
+from gdkl.inputs import FloatArray, check_row_count
+from gdkl.numerics import (
+    InterruptedFitWarning,
+    NotFittedError,
+    OptionError,
+    resolve_device,
+    resolve_dtype,
 )
-from gdkl.methods import FittedModel, TrainingData
-from gdkl.numerics import DataError, OptionError, resolve_device, resolve_dtype
-from gdkl.predictive import FloatArray, Predictive
-from gdkl.training import Batch, BatchSource, Callback
+from gdkl.training import (
+    Callback,
+    Checkpoint,
+    CheckpointWarning,
+    EpochProgress,
+    FittedModel,
+    FittedNetwork,
+    ProgressDisplay,
+    StepReport,
+    TrainingOutcome,
+    as_callbacks,
+    prefers_exact,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from gpytorch.kernels import Kernel
+
+_INFERENCES = ("auto", "exact", "sparse")
+
+AnyModel = FittedModel | FittedNetwork
 
 
-class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
-    """Fit, predict, sample, score, save. Subclasses say how a model is trained, in `_fit_model`.
+class Fit(NamedTuple):
+    """What training gives.
 
-    Attributes after ``fit``:
-        history_: DataFrame, one row a logged step.
-        n_iter_: Steps done.
-        noise_: Variance of new observations around the function, as predictions have it, in the target's units; a
-            number or one an output.
-        n_features_in_, feature_names_in_: As everywhere in scikit-learn.
+    Attributes:
+        model: The student, or whatever predicts.
+        temperature: What log probabilities are divided by.
+        guide_model: The guide as a model of its own, where it has a share of the predicted probabilities.
+        guide_share: That share.
+        beta: Weight of the guide that training had.
     """
 
-    #: Whether sparse inference keeps rows from training for the noise of its predictions. The classic, DKL, learns its
-    #: noise from the evidence bound of the rows that it is trained on, and is trained on all.
-    _noise_of_held_out_rows: ClassVar[bool] = False
+    model: AnyModel
+    temperature: float = 1.0
+    guide_model: FittedModel | None = None
+    guide_share: float = 0.0
+    beta: float | None = None
 
-    model_: FittedModel
-    scaler_: Scaler
-    noise_: float | FloatArray
+
+class EstimatorBase(BaseEstimator, ABC):
+    """Options that every estimator has, and how a fit goes, whatever the kind of target."""
+
+    #: What default numbers are looked up by.
+    _method: ClassVar[str]
+
+    device: str
+    dtype: str
+    random_state: Any
+    verbose: int
+    # Options that some estimators do not offer.
+    beta: float | None = None
+    n_iter: int | None = None
+    guide: Any = None
+    guide_share: float | str | None = None
+    feature_net: FeatureNet = None
+    base_kernel: Kernel | None = None
+    inference: str = "exact"
+    n_inducing: int | None = None
+    n_members: int = 1
+    augment: bool | str = False
+    preset: Preset | str | None = None
+    callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None
+
+    model_: AnyModel
+    history_: pd.DataFrame
+    n_iter_: int
+    inference_: str
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
 
     @abstractmethod
-    def _check_options(self) -> None:
-        """Refuse option values that are not allowed, before anything is computed."""
+    def _read(self, X: Any, y: Any, seed: int, calibrate: bool) -> Source:
+        """Check data, remember their columns, and learn their scales."""
 
     @abstractmethod
-    def _fit_model(self, data: TrainingData, seed: int, callbacks: Sequence[Callback]) -> FittedModel:
-        """Train on scaled data of one member."""
+    def _train(self, source: Source, plan: Plan) -> Fit:
+        """Train as planned."""
 
-    def _chooses_sparse(self, rows: int, outputs: int) -> bool:
-        """Whether inducing points are to be used for so many rows; an estimator without them never does."""
-        return False
+    @abstractmethod
+    def _adopt(self, fit: Fit) -> None:
+        """Take over what was trained; `gdkl.load` comes this way too."""
 
-    def _fit_sparse(
-        self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]
-    ) -> FittedModel:
-        """Train over batches of scaled rows; for estimators with inducing points."""
-        raise OptionError(
-            f"{type(self).__name__} cannot be fitted to a Dataset or DataLoader: pass arrays, or use GDKLRegressor."
-        )
+    def _check_options(self) -> None:
+        """Refuse option values that are not allowed, before data are looked at."""
+        check_number("verbose", self.verbose, low=0, strict=False, integer=True, boolean=True)
+        check_preset(self.preset)
+        if self.inference not in _INFERENCES:
+            raise OptionError(f"inference={self.inference!r} is not known: use one of {', '.join(_INFERENCES)}.")
+        check_student_options(self)
+
+    @property
+    def _guided(self) -> bool:
+        """Whether a step conditions one half of its rows on the other, which is cheaper than the evidence of all."""
+        return self._method == "gdkl"
 
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
-        """Fit to a table.
+        """Fit to data.
 
         Args:
-            X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), DataFrame or nested
-                list of finite numbers. GDKL and DKL: or a torch Dataset, DataLoader or list of batches that yields
-                pairs of rows and targets, and then no ``y``.
-            y: Targets ``(n,)`` or ``(n, n_outputs)``; several outputs are modelled independently.
+            X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), DataFrame, tensor
+                or nested list of finite numbers. Classifiers: or images ``(n, channels, height, width)``; integers are
+                divided by 255. GDKL and DKL: or a torch Dataset, DataLoader or list of batches that yields pairs of
+                rows and targets, and then no ``y``.
+            y: Targets ``(n,)`` or ``(n, n_outputs)`` of a regressor; several outputs are modelled independently. Labels
+                ``(n,)`` of a classifier: numbers, strings or booleans.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.
 
         Returns:
             The estimator itself.
         """
         refuse_fit_options(unsupported)
-        check_number("verbose", self.verbose, low=0, strict=False, integer=True, boolean=True)
         self._check_options()
-        device, dtype = resolve_device(self.device), resolve_dtype(self.dtype)
+        device = resolve_device(self.device)
         # Training needs gradients, whatever the caller has switched off around it.
-        with torch.inference_mode(False), torch.enable_grad():
-            if is_stream(X, y):
-                model, scaler = self._fit_loader(X, y, device)
-            else:
-                refuse_malformed_batches(X, y)
-                # A long table is checked a part at a time, once it is known that no copy of it is needed.
-                long = is_long_table(X)
-                rows = X if long else check_rows(self, X, reset=True)
-                targets = check_targets(self, y, len(rows))
-                check_row_count(len(rows))
-                if self._chooses_sparse(len(rows), 1 if targets.ndim == 1 else targets.shape[1]):
-                    model, scaler = self._fit_table_stream(TableStream.read(self, rows, targets), device)
-                else:
-                    rows = check_rows(self, X, reset=True) if long else rows
-                    scaler = Scaler.fit(rows, targets, getattr(self, "feature_names_in_", None))
-                    data = TrainingData(
-                        torch.as_tensor(scaler.rows(rows), dtype=dtype, device=device).unsqueeze(0),
-                        torch.as_tensor(scaler.targets(targets), dtype=dtype, device=device).unsqueeze(0),
-                    )
-                    seed, callbacks = draw_seed(self.random_state), self._callbacks()
-                    model = self._fit_model(data, seed, callbacks)
-        self._adopt(model, scaler)
-        self._tell_of_interrupt(model.outcome)
+        with torch.inference_mode(False), torch.enable_grad(), ExitStack() as running:
+            seed = draw_seed(self.random_state)
+            source = self._read(X, y, seed, self._may_calibrate())
+            check_row_count(source.rows)
+            exact = self._choose_inference(source, device)
+            checkpoints = self._checkpoints(source, seed, exact, running)
+            plan = self._plan(source, device, seed, exact, checkpoints)
+            fit = self._train(source, plan)
+            if checkpoints is not None:
+                checkpoints.end(fit.model.outcome)
+        self.inference_ = "exact" if exact else "sparse"
+        self._adopt(fit)
+        self._warn_of_interrupt(fit.model.outcome)
         return self
 
-    def _fit_table_stream(self, table: TableStream, device: torch.device) -> tuple[FittedModel, Scaler]:
-        """Train over batches of a table."""
-        seed = draw_seed(self.random_state)
-        network, algebra = sparse_precisions(self.dtype)
-        size = getattr(self, "batch_size", None) or TABLE_BATCH
-        source, held_out = table.batches(size, seed, device, network, algebra, hold_out=self._noise_of_held_out_rows)
-        callbacks = self._callbacks(source.batch_size)
-        with self._resumable(seed, lambda: digest(table.X, table.targets.T)) as checkpoints:
-            model = self._fit_sparse(source, len(table.targets), held_out, seed, callbacks)
-            if checkpoints is not None:
-                checkpoints.end(model.outcome)
-        return model, table.scaler
+    def _may_calibrate(self) -> bool:
+        """Whether rows of a loader may be held out: asked before anything is known of the data."""
+        regime = Regime(self._method, self._is_classifier(), images=False, exact=False, rows=1)
+        return bool(resolve(self.preset, regime).calibrate)
 
-    def _fit_loader(self, X: Any, y: Any, device: torch.device) -> tuple[FittedModel, Scaler]:
-        """Train over the batches that a Dataset or DataLoader yields."""
-        if y is not None:
-            raise DataError("a Dataset or DataLoader yields its own targets: call fit(loader) without y.")
-        if getattr(self, "inference", "sparse") == "exact":
-            raise OptionError(
-                "inference='exact' needs all rows at once: pass arrays instead of a Dataset or DataLoader."
-            )
-        seed = draw_seed(self.random_state)
-        network, algebra = sparse_precisions(self.dtype)
-        loader = as_loader(X, getattr(self, "batch_size", None), seed)
-        stream = RegressionLoader.read(
-            loader,
-            seed,
-            hold_out=self._noise_of_held_out_rows,
-            fingerprint=getattr(self, "checkpoint_dir", None) is not None,
+    def _is_classifier(self) -> int:
+        return 0
+
+    def _batch_option(self) -> int | None:
+        """Rows per batch, if the user says."""
+        return self.preset.batch_size if isinstance(self.preset, Preset) else None
+
+    def _choose_inference(self, source: Source, device: torch.device) -> bool:
+        """Whether inference is exact: by the option, else by memory and work, which depend on sizes alone."""
+        if not hasattr(source, "tensors"):
+            if self.inference == "exact":
+                raise OptionError(
+                    "inference='exact' needs all rows at once: pass arrays instead of a Dataset or DataLoader."
+                )
+            return False
+        if self.inference != "auto":
+            return self.inference == "exact"
+        preset = self._resolve(source, device, exact=True)
+        return prefers_exact(
+            source.rows,
+            source.outputs,
+            int(self.n_members),
+            int(preset.n_iter),
+            guided=self._guided,
+            device=device,
+            dtype=resolve_dtype(self.dtype),
+            rows_per_step=int(preset.batch_size) or None,
         )
-        told = stream.told
-        if len(told.row_shape) != 1 or told.y_moments is None:
-            raise DataError(f"the loader yields images of shape {told.row_shape}: a regressor takes rows (b, d).")
-        self.n_features_in_ = told.row_shape[0]
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        check_row_count(told.rows)
-        scaler = Scaler.from_moments(told.x_moments, told.y_moments, not told.y_shape)
-        source, held_out = stream.batches(scaler, device, network, algebra)
-        self.inference_ = "sparse"
-        callbacks = self._callbacks(source.batch_size)
-        with self._resumable(seed, lambda: told.fingerprint, told.order) as checkpoints:
-            model = self._fit_sparse(source, len(scaler.y_mean), held_out, seed, callbacks)
-            if checkpoints is not None:
-                checkpoints.end(model.outcome)
-        if stream.filter is not None:
-            stream.filter.tell()
-        return model, scaler
 
-    def _adopt(self, model: FittedModel, scaler: Scaler) -> None:
-        """Take over a trained model; `gdkl.load` comes this way too."""
+    def _resolve(self, source: Source, device: torch.device, *, exact: bool) -> Preset:
+        """Every number of the fit."""
+        images = source.kind.input.image_shape is not None
+        augmentation = source.kind.augmentation(self.augment, exact=exact, recombines=self._guided)
+        regime = Regime(
+            self._method,
+            source.outputs if self._is_classifier() else 0,
+            images=images,
+            exact=exact,
+            rows=source.rows,
+            cuda=device.type == "cuda",
+            augmented=augmentation.crop,
+            own_guide=self.guide is not None,
+        )
+        return resolve(
+            self.preset,
+            regime,
+            n_iter=self.n_iter,
+            beta=self.beta,
+            guide_share=self.guide_share,
+            n_inducing=self.n_inducing,
+        )
+
+    def _plan_exact(self, source: Source, device: torch.device) -> Plan:
+        """The plan of an exact fit without checkpoints."""
+        return self._plan(source, device, draw_seed(self.random_state), True, None)
+
+    def _plan(
+        self, source: Source, device: torch.device, seed: int, exact: bool, checkpoints: FitCheckpoints | None
+    ) -> Plan:
+        preset = self._resolve(source, device, exact=exact)
+        return Plan(
+            kind=source.kind,
+            exact=exact,
+            preset=preset,
+            augmentation=source.kind.augmentation(self.augment, exact=exact, recombines=self._guided),
+            device=device,
+            network_dtype=source.kind.precision(self.dtype, exact=exact),
+            algebra=resolve_dtype(self.dtype),
+            seed=seed,
+            members=int(self.n_members),
+            feature_net=self.feature_net,
+            base_kernel=self.base_kernel,
+            callbacks=self._step_callbacks(None if exact else int(preset.batch_size)),
+            checkpoint=None if checkpoints is None else checkpoints.of,
+        )
+
+    def _step_callbacks(self, rows_per_step: int | None) -> list[Callback]:
+        """Progress, if it is to be shown, and the user's own."""
+        name = type(self).__name__
+        shown: Callback = ProgressDisplay(name) if rows_per_step is None else EpochProgress(name, rows_per_step)
+        own = [callback for callback in self.callbacks or () if not isinstance(callback, Checkpoint)]
+        return [*([shown] if self.verbose else []), *as_callbacks(own)]
+
+    def _user_checkpoint(self) -> Checkpoint | None:
+        return next((callback for callback in self.callbacks or () if isinstance(callback, Checkpoint)), None)
+
+    def _checkpoints(self, source: Source, seed: int, exact: bool, running: ExitStack) -> FitCheckpoints | None:
+        """Checkpoints of this very fit, if the user passed a `gdkl.training.Checkpoint` among the callbacks."""
+        wanted = self._user_checkpoint()
+        if wanted is None:
+            return None
+        if self.random_state is None:
+            raise OptionError("a Checkpoint needs a random_state, such as 0: a fit resumes only with the seed it had.")
+        if exact and not self._is_classifier() and self._method == "gdkl":
+            warnings.warn(
+                "exact regression keeps no checkpoints: a fit that is killed starts anew. inference='sparse' keeps its "
+                "state.",
+                CheckpointWarning,
+                stacklevel=3,
+            )
+            return None
+        return FitCheckpoints(wanted, self, seed, *source.identity())
+
+    def _warn_of_interrupt(self, outcome: TrainingOutcome | None) -> None:
+        if outcome is not None and outcome.interrupted:
+            trial = " It was a trial fit, to some of the rows, and the model knows those alone."
+            warnings.warn(
+                f"Training was interrupted after {outcome.steps} steps; the model is usable as it stood then."
+                + (trial if outcome.trial else ""),
+                InterruptedFitWarning,
+                stacklevel=3,
+            )
+
+    def _adopt_history(self, model: AnyModel) -> None:
+        import pandas as pd  # noqa: PLC0415  (slow to import)
+
         self.model_ = model
-        self.scaler_ = scaler
         self.history_ = pd.DataFrame(model.history)
         self.n_iter_ = model.outcome.steps if model.outcome is not None else len(model.history)
-        noise = model.noise.mean(dim=0).double().cpu().numpy() * scaler.y_std**2
-        self.noise_ = float(noise[0]) if scaler.y_is_1d else noise
 
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the targets at new rows.
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
 
-        Args:
-            X: Rows ``(m, d)``.
-            return_std: Also return the standard deviation of a new observation, noise included.
-            return_cov: Also return the covariance between new observations, noise included on the diagonal.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safe file; `gdkl.load` reads it back."""
+        save(self, path)
 
-        Returns:
-            The means ``(m,)`` or ``(m, n_outputs)``, alone or with the standard deviations of the same shape or the
-            covariances ``(m, m)`` or ``(m, m, n_outputs)``.
-        """
-        if return_std and return_cov:
-            raise OptionError("ask for return_std or return_cov, not both.")
-        if not return_cov:
-            p = self.predict_distribution(X)
-            return (p.mean, p.std) if return_std else p.mean
-        mean, covariance = self._joint(X)
-        # An ensemble's covariance: that inside its members, and that of their means.
-        centred = mean - mean.mean(dim=0)
-        total = covariance.mean(dim=0) + (centred.unsqueeze(-1) * centred.unsqueeze(-2)).mean(dim=0)
-        return self.scaler_.mean(to_numpy(mean.mean(dim=0))), self.scaler_.covariance(to_numpy(total))
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
 
-    def predict_distribution(self, X: Any) -> Predictive:
-        """The whole predictive distribution at new rows, in the target's units."""
-        self._require_fitted()
-        noise = self.model_.noise.unsqueeze(-1)
-        parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-        # A part of a long table at a time, so that memory does not grow with it.
-        for first, part in row_parts(X):
-            mean, variance = self.model_.marginals(self._scaled_rows(part, first))
-            parts.append(
-                (
-                    self.scaler_.mean(to_numpy(mean)),
-                    self.scaler_.variance(to_numpy(variance + noise)),
-                    self.scaler_.variance(to_numpy(variance)),
-                )
-            )
-        joined = [
-            np.concatenate(values, axis=1) if len(parts) > 1 else values[0] for values in zip(*parts, strict=True)
-        ]
-        return Predictive(*joined)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> FloatArray:
-        """Draw new observations at several rows together: correlated as the model believes, noise included.
+def draw_seed(random_state: Any) -> int:
+    """A seed from whatever scikit-learn takes as ``random_state``, or from a NumPy generator."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError as error:
+        raise OptionError(
+            f"random_state={random_state!r} is not allowed: use None, a whole number from 0 to 4294967295 or a "
+            "NumPy generator."
+        ) from error
 
-        Args:
-            X: Rows ``(m, d)``.
-            n_samples: Number of draws.
-            random_state: Seed or generator.
 
-        Returns:
-            Array ``(m, n_samples)`` or ``(m, n_outputs, n_samples)``, as scikit-learn's Gaussian process returns.
-        """
-        if n_samples < 1:
-            raise OptionError(f"n_samples={n_samples!r} must be at least 1.")
-        mean, covariance = self._joint(X)
-        members, outputs, m = mean.shape
-        random = check_random_state(random_state)
-        member = random.randint(members, size=n_samples)
-        normal = random.standard_normal(size=(n_samples, outputs, m))
-        # An eigendecomposition, not a Cholesky factor: a joint posterior is singular up to the noise.
-        eigenvalues, Q = np.linalg.eigh(to_numpy(covariance))
-        root = Q * np.sqrt(np.clip(eigenvalues, 0, None))[..., None, :]
-        draws = to_numpy(mean)[member] + np.einsum("soij,soj->soi", root[member], normal)
-        return np.moveaxis(self.scaler_.mean(draws), 0, -1)
-
-    def _joint(self, X: Any) -> tuple[Tensor, Tensor]:
-        """Scaled means ``(members, outputs, m)`` and noisy covariances ``(members, outputs, m, m)``."""
-        rows = self._scaled_rows(X)
-        mean, covariance = self.model_.covariance(rows)
-        identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
-        return mean, covariance + self.model_.noise[..., None, None] * identity
-
-    def _scaled_rows(self, X: Any, first_row: int = 0) -> Tensor:
-        self._require_fitted()
-        rows = self.scaler_.rows(check_rows(self, X, reset=False, first_row=first_row))
-        return torch.as_tensor(rows).to(self.model_.posterior.features).unsqueeze(0)
+def to_numpy(tensor: Tensor) -> FloatArray:
+    """A tensor as an array in float64."""
+    return tensor.detach().double().cpu().numpy()

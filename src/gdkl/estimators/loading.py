@@ -11,25 +11,22 @@ import os
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from gdkl import infinite
-from gdkl.estimators.base import RegressorBase
-from gdkl.estimators.class_files import unpack_classifier, unpack_scaler
-from gdkl.estimators.classifier_base import ClassifierBase
-from gdkl.estimators.classifier_baselines import DKLClassifier, NNClassifier, NNGPClassifier
-from gdkl.estimators.gdkl_classifier import GDKLClassifier
-from gdkl.estimators.guided_classifier import GuidedClassifier
+from gdkl.estimators.base import EstimatorBase, Fit
+from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.factories import guide_kernel
+from gdkl.estimators.kinds import ImageKind, Kind, TableKind
 from gdkl.estimators.model_file import read_model
-from gdkl.estimators.parts import guide_kernel
+from gdkl.estimators.presets import Preset
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
-from gdkl.estimators.saving import GUIDE, SCALES
-from gdkl.estimators.scaling import Scaler
+from gdkl.estimators.saving import ATTRIBUTES, GUIDE
 from gdkl.gp import (
     ExactPosterior,
     GPyTorchKernel,
@@ -39,20 +36,20 @@ from gdkl.gp import (
     rbf_kernel,
     softplus_rbf_kernel,
 )
-from gdkl.guide import as_kernel_function
-from gdkl.methods import FittedModel, FittedNetwork
-from gdkl.methods.deep_kernel import batch_kernel
-from gdkl.methods.nn_classes import WithHead
-from gdkl.nets import MLP, ImageFeatures, Members, WideResNet
+from gdkl.inputs import ImageInput, TableInput, TargetScaler
+from gdkl.nets import MLP, ImageFeatures, Members, WideResNet, WithHead
 from gdkl.numerics import GdklError, ModelFileError, OptionError, resolve_device, resolve_dtype
-from gdkl.training import TrainingOutcome
+from gdkl.training import FittedModel, FittedNetwork, TrainingOutcome, batch_kernel
+
+if TYPE_CHECKING:
+    from gpytorch.kernels import Kernel
 
 #: Parts that a factory can rebuild.
 PARTS = ("feature_net", "base_kernel", "guide")
 
 Factories = Mapping[str, Any]
 
-_KINDS: tuple[type[RegressorBase] | type[ClassifierBase], ...] = (
+_KINDS: tuple[type[EstimatorBase], ...] = (
     GDKLRegressor,
     DKLRegressor,
     NNGPRegressor,
@@ -78,7 +75,7 @@ def load(path: str | os.PathLike[str], factories: Factories | None = None) -> An
         The fitted estimator.
 
     Raises:
-        ModelFileError: If the file is no model, damaged, of a newer format, or needs a factory that was not passed.
+        ModelFileError: If the file is no model, damaged, of another format, or needs a factory that was not passed.
     """
     factories = dict(factories or {})
     unknown = sorted(set(factories) - set(PARTS))
@@ -96,44 +93,60 @@ def load(path: str | os.PathLike[str], factories: Factories | None = None) -> An
         ) from error
 
 
-def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Factories) -> Any:
-    kind = _ESTIMATORS.get(str(header["estimator"]))
-    if kind is None:
+def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Factories) -> EstimatorBase:
+    made = _ESTIMATORS.get(str(header["estimator"]))
+    if made is None:
         raise ModelFileError(f"the file holds a {header['estimator']!r}, which this version of gdkl does not know.")
-    columns = int(header["shape"]["columns"])
+    kind = _unpack_kind(tensors, header["input"])
+    columns = kind.input.columns
     options = {name: _unpack_option(name, value, factories, columns) for name, value in header["options"].items()}
-    estimator = kind(**options)
+    estimator: Any = made(**options)
+    estimator.kind_ = kind
+    for name, value in header["attributes"].items():
+        if name in ATTRIBUTES:
+            setattr(estimator, name, value)
+    if header["feature_names_in"] is not None:
+        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
     try:
         device = resolve_device(estimator.device)
     except OptionError:
         device = torch.device("cpu")
     tensors = {name: value.to(device) for name, value in tensors.items()}
-    names = header["history_columns"]
-    logged = zip(*(tensors[f"history.{name}"].tolist() for name in names), strict=True) if names else ()
-    history = [dict(zip(names, row, strict=True)) for row in logged]
-    outcome = None if header["outcome"] is None else TrainingOutcome(**header["outcome"])
-    estimator.n_features_in_ = int(header["n_features_in"])
-    # Files from before there was a choice do not say.
-    if header.get("inference") is not None:
-        estimator.inference_ = header["inference"]
-    if isinstance(estimator, GDKLClassifier) and header.get("beta") is not None:
-        estimator.beta_ = float(header["beta"])
-    if header["feature_names_in"] is not None:
-        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
-    if isinstance(estimator, ClassifierBase):
-        seed, temperature = unpack_classifier(estimator, header)
-        model = _unpack_model(tensors, header, options, factories, columns, estimator)
-        model.history, model.outcome = history, outcome
-        estimator._adopt(model, unpack_scaler(tensors, header), seed, temperature)
-        return estimator
-    scaler = Scaler(
-        **{name: tensors[f"scaler.{name}"].cpu().numpy() for name in SCALES["Scaler"]},
-        y_is_1d=bool(header["y_is_1d"]),
-    )
-    model = _unpack_model(tensors, header, options, factories, columns, estimator)
-    model.history, model.outcome = history, outcome
-    estimator._adopt(cast(FittedModel, model), scaler)
+    if "target" in header:
+        mean, std = (tensors[f"target.{name}"].cpu().numpy() for name in ("mean", "std"))
+        estimator.target_ = TargetScaler(mean, std, bool(header["target"]["is_1d"]))
+    else:
+        _unpack_classes(estimator, header)
+    guide = estimator.__dict__.get("guide_", options.get("guide"))
+    model = _unpack_model(tensors, header, options, factories, kind, guide)
+    guide_model = None
+    if header.get("guide_model") is not None:
+        own = _under(GUIDE, tensors)
+        posterior = _unpack_posterior(own, header["guide_model"], options, kind, guide)
+        guide_model = FittedModel(nn.Identity(), posterior)
+    saved = header["attributes"]
+    share, temperature = float(saved.get("guide_share_", 0.0)), float(saved.get("temperature_", 1.0))
+    estimator._adopt(Fit(model, temperature, guide_model, share, saved.get("beta_")))
     return estimator
+
+
+def _unpack_kind(tensors: dict[str, Tensor], described: dict[str, Any]) -> Kind:
+    mean, std = (tensors[f"input.{name}"].cpu().numpy() for name in ("mean", "std"))
+    if described["kind"] == "table":
+        return TableKind(TableInput(mean, std, tensors["input.kept"].cpu().numpy()))
+    shape = tuple(int(size) for size in described["image_shape"])
+    return ImageKind(ImageInput(mean, std, shape, bool(described["integers"]), bool(described["unit"])))
+
+
+def _unpack_classes(estimator: Any, header: dict[str, Any]) -> None:
+    labels = header["classes"]
+    estimator.classes_ = np.asarray(labels["labels"], dtype=np.dtype(labels["dtype"]))
+    if header["guide_report"] is not None:
+        estimator.guide_report_ = pd.DataFrame(**header["guide_report"])
+    if header["guide"] is not None:
+        estimator.guide_ = infinite.from_spec(header["guide"])
+    elif "guide" in header["options"]:
+        estimator.guide_ = guide_kernel(estimator.guide)
 
 
 def _unpack_model(
@@ -141,41 +154,58 @@ def _unpack_model(
     header: dict[str, Any],
     options: dict[str, Any],
     factories: Factories,
-    columns: int,
-    estimator: RegressorBase | ClassifierBase,
+    kind: Kind,
+    guide: Any,
 ) -> FittedModel | FittedNetwork:
-    embed = _unpack_network(tensors, header, factories, columns)
-    if "kernel" not in header:
-        return FittedNetwork(cast(Members, embed), int(header["shape"]["outputs"]))
-    model = FittedModel(embed, _unpack_posterior(tensors, header, options, factories, estimator))
-    # Files from before guides had a share have none, and predict as they did.
-    described = header.get("guide_model")
-    if described is not None:
-        posterior = _unpack_posterior(_under(GUIDE, tensors), described, options, factories, estimator)
-        model.guide, model.guide_share = FittedModel(nn.Identity(), posterior), float(described["share"])
-    return model
+    described = header["model"]
+    members = int(described["members"])
+    embed: nn.Module = nn.Identity()
+    if header["network"]["kind"] != "identity":
+        embed = Members([_build(header["network"], factories, kind.input.columns) for _ in range(members)])
+        # The file's own tensors: a network may be in another precision than what stands on it.
+        embed.load_state_dict(_under("network.", tensors), assign=True)
+        embed.requires_grad_(False).eval()
+    names = header["history_columns"]
+    logged = zip(*(tensors[f"history.{name}"].tolist() for name in names), strict=True) if names else ()
+    history = [dict(zip(names, row, strict=True)) for row in logged]
+    outcome = None if header["outcome"] is None else TrainingOutcome(**header["outcome"])
+    if "kernel" not in described:
+        return FittedNetwork(cast(Members, embed), int(described["outputs"]), history, outcome)
+    posterior = _unpack_posterior(tensors, described, options, kind, guide)
+    return FittedModel(embed, posterior, history, outcome, predictive_noise=tensors.get("predictive_noise"))
 
 
 def _unpack_posterior(
-    tensors: dict[str, Tensor],
-    header: dict[str, Any],
-    options: dict[str, Any],
-    factories: Factories,
-    estimator: RegressorBase | ClassifierBase,
+    tensors: dict[str, Tensor], described: dict[str, Any], options: dict[str, Any], kind: Kind, guide: Any
 ) -> ExactPosterior | SparsePosterior:
-    kernel = _unpack_kernel(tensors, header, options, factories, estimator)
+    kernel = _unpack_kernel(tensors, described, options, kind, guide)
     features, noise, weights = (tensors[f"posterior.{name}"] for name in ("features", "noise", "weights"))
     if "posterior.reduction" in tensors:
         return SparsePosterior(kernel, features, noise, weights, tensors["posterior.reduction"])
-    factor = _unpack_factor(tensors["posterior.factor"], int(header["shape"]["n"]))
-    return ExactPosterior(kernel, features, noise, factor, weights)
-
-
-def _unpack_factor(packed: Tensor, n: int) -> Tensor:
+    packed, n = tensors["posterior.factor"], int(described["n"])
     lower = torch.tril_indices(n, n, device=packed.device)
     factor = packed.new_zeros(*packed.shape[:-1], n, n)
     factor[..., lower[0], lower[1]] = packed
-    return factor
+    return ExactPosterior(kernel, features, noise, factor, weights)
+
+
+def _unpack_kernel(
+    tensors: dict[str, Tensor], described: dict[str, Any], options: dict[str, Any], kind: Kind, guide: Any
+) -> KernelFunction:
+    if described["kernel"] == "scaled":
+        return ScaledKernel(kind.kernel(guide_kernel(guide)), tensors["kernel.scale"])
+    shape = (int(described["members"]), int(described["outputs"]))
+    given = options.get("base_kernel")
+    if given is not None:
+        kernel: Kernel = batch_kernel(given, shape)
+    elif described["positive"] == "softplus":
+        kernel = softplus_rbf_kernel(shape)
+    else:
+        kernel = rbf_kernel(shape, ard_num_dims=kind.input.columns if options.get("ard") else None)
+    function = GPyTorchKernel(kernel).to(tensors["posterior.features"])
+    function.load_state_dict(_under("kernel.", tensors))
+    function.requires_grad_(False)
+    return function
 
 
 def _unpack_option(name: str, value: Any, factories: Factories, columns: int) -> Any:
@@ -183,6 +213,9 @@ def _unpack_option(name: str, value: Any, factories: Factories, columns: int) ->
         return tuple(cast("list[Any]", value))
     if not isinstance(value, dict):
         return value
+    if value["kind"] == "preset":
+        fields = {key: _unpack_option(key, entry, {}, columns) for key, entry in value["fields"].items()}
+        return Preset(**fields)
     if value["kind"] == "infinite":
         return infinite.from_spec(value["spec"])
     return _make(name, factories, columns, str(value.get("type")))
@@ -215,29 +248,14 @@ def _takes_nothing(function: Any) -> bool:
     return not any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
 
 
-def _unpack_network(
-    tensors: dict[str, Tensor], header: dict[str, Any], factories: Factories, columns: int
-) -> nn.Module:
-    description = header["network"]
-    if description["kind"] == "identity":
-        return nn.Identity()
-    networks = [_build(description, factories, columns) for _ in range(int(header["shape"]["members"]))]
-    embed = Members(networks)
-    # The file's own tensors: a network may be in another precision than what stands on it.
-    embed.load_state_dict(_under("network.", tensors), assign=True)
-    embed.requires_grad_(False)
-    return embed.eval()
-
-
 def _build(description: dict[str, Any], factories: Factories, columns: int) -> nn.Module:
     """A network of the architecture that the file describes; what it cannot describe, a factory builds."""
     kind = description["kind"]
     if kind == "mlp":
         return MLP(description["in_features"], description["widths"])
     if kind == "wide_resnet":
-        return WideResNet(
-            description["depth"], description["widen_factor"], in_channels=int(description["in_channels"])
-        )
+        sizes = (description["depth"], description["widen_factor"])
+        return WideResNet(*sizes, in_channels=int(description["in_channels"]))
     if kind == "images":
         inner = _build(description["network"], factories, columns)
         return ImageFeatures(inner, tuple(description["image_shape"]), resolve_dtype(description["dtype"]))
@@ -248,35 +266,6 @@ def _build(description: dict[str, Any], factories: Factories, columns: int) -> n
     if not isinstance(module, nn.Module):
         raise ModelFileError("factories['feature_net'] must return a torch.nn.Module.")
     return module
-
-
-def _unpack_kernel(
-    tensors: dict[str, Tensor],
-    header: dict[str, Any],
-    options: dict[str, Any],
-    factories: Factories,
-    estimator: RegressorBase | ClassifierBase,
-) -> KernelFunction:
-    if header["kernel"] == "scaled":
-        if isinstance(estimator, GuidedClassifier):
-            function = estimator._kernel_function(guide_kernel(estimator.guide_))
-        else:
-            function = as_kernel_function(guide_kernel(options["guide"]))
-        return ScaledKernel(function, tensors["kernel.scale"])
-    shape = (int(header["shape"]["members"]), int(header["shape"]["outputs"]))
-    given = options.get("base_kernel")
-    # Files from before there was a choice do not say; a kernel of the user's own has its own.
-    if given is None and header.get("parametrisation") == "softplus":
-        kernel: Kernel = softplus_rbf_kernel(shape)
-    elif given is None:
-        ard = int(header["shape"]["columns"]) if options.get("ard") else None
-        kernel = rbf_kernel(shape, ard_num_dims=ard)
-    else:
-        kernel = batch_kernel(given, shape)
-    function = GPyTorchKernel(kernel).to(tensors["posterior.features"])
-    function.load_state_dict(_under("kernel.", tensors))
-    function.requires_grad_(False)
-    return function
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

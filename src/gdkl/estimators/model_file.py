@@ -21,7 +21,8 @@ from torch import Tensor
 from gdkl._version import __version__
 from gdkl.numerics import ModelFileError, write_atomically
 
-FORMAT_VERSION = 1
+#: Format 1 was written by gdkl 0.1, whose options had other names.
+FORMAT_VERSION = 2
 _KEY = "gdkl"
 
 
@@ -67,10 +68,12 @@ def read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         MemoryError,
     ) as error:
         raise ModelFileError(damaged) from error
-    if isinstance(version, int) and version > FORMAT_VERSION:
+    if isinstance(version, int) and version != FORMAT_VERSION:
+        other = header.get("library_version")
+        remedy = "upgrade gdkl" if version > FORMAT_VERSION else f"read it with gdkl {other}, or fit the model again"
         raise ModelFileError(
-            f"{path} has format {version}, written by gdkl {header.get('library_version')}; this is gdkl "
-            f"{__version__}, which reads up to format {FORMAT_VERSION}: upgrade gdkl."
+            f"{path} has format {version}, written by gdkl {other}; this is gdkl {__version__}, which reads format "
+            f"{FORMAT_VERSION}: {remedy}."
         )
     if expected != _digest(tensors, header):
         raise ModelFileError(damaged)

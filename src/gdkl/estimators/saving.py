@@ -7,36 +7,29 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gdkl import infinite
-from gdkl.estimators.class_files import pack_classifier
-from gdkl.estimators.class_inputs import ImageScaler
 from gdkl.estimators.model_file import write_model
-from gdkl.estimators.scaling import Scaler
+from gdkl.estimators.presets import Preset
 from gdkl.gp import GPyTorchKernel, ScaledKernel, SparsePosterior, is_softplus_rbf
-from gdkl.methods import FittedModel
-from gdkl.methods.nn_classes import WithHead
-from gdkl.nets import MLP, ImageFeatures, Members, WideResNet
-from gdkl.numerics import NotFittedError
+from gdkl.inputs import ImageInput, TableInput
+from gdkl.nets import MLP, ImageFeatures, Members, WideResNet, WithHead
+from gdkl.numerics import ModelFileError, NotFittedError
+from gdkl.training import FittedModel, FittedNetwork
 
 if TYPE_CHECKING:
-    from gdkl.estimators.base import RegressorBase
-    from gdkl.estimators.classifier_base import ClassifierBase
-    from gdkl.estimators.common import EstimatorBase
+    from gdkl.estimators.base import EstimatorBase
 
 #: Mark of a part that only the user's code can build.
 CUSTOM = "custom"
 
-#: What the names of the guide's own tensors begin with, where it takes part in predictions.
+#: What the names of the guide's own tensors begin with, where it has a share of predictions.
 GUIDE = "guide."
 
-#: The arrays of each scaler.
-SCALES = {
-    "Scaler": ("x_mean", "x_std", "kept", "y_mean", "y_std"),
-    "TableScaler": ("mean", "std", "kept"),
-    "ImageScaler": ("mean", "std"),
-}
+#: Attributes of estimators that are plain JSON values, saved where they are set.
+ATTRIBUTES = ("n_features_in_", "inference_", "beta_", "temperature_", "guide_share_", "sampling_seed_")
 
 
 def save(estimator: EstimatorBase, path: str | os.PathLike[str]) -> None:
@@ -47,41 +40,40 @@ def save(estimator: EstimatorBase, path: str | os.PathLike[str]) -> None:
     write_model(path, tensors, header)
 
 
-def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    model, scaler = estimator.model_, estimator.scaler_
+def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    model: FittedModel | FittedNetwork = estimator.model_
+    attributes = vars(estimator)
     tensors: dict[str, Tensor] = {f"network.{name}": value for name, value in model.embed.state_dict().items()}
-    for name in SCALES[type(scaler).__name__]:
-        tensors[f"scaler.{name}"] = torch.as_tensor(getattr(scaler, name))
     for column in estimator.history_.columns:
         tensors[f"history.{column}"] = torch.tensor(estimator.history_[column].to_list(), dtype=torch.float64)
-    outcome = model.outcome
+    names = attributes.get("feature_names_in_")
     header: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "options": {name: _pack_option(name, value) for name, value in estimator.get_params(deep=False).items()},
-        "n_features_in": int(estimator.n_features_in_),
-        "feature_names_in": _names(estimator),
+        "attributes": {name: attributes[name] for name in ATTRIBUTES if name in attributes},
+        "feature_names_in": None if names is None else [str(name) for name in names],
         "history_columns": [str(column) for column in estimator.history_.columns],
-        "network": _pack_network(model.embed),
-        "outcome": None if outcome is None else vars(outcome),
-        "inference": getattr(estimator, "inference_", None),
-        "beta": getattr(estimator, "beta_", None),
+        "input": _pack_input(estimator.kind_.input, tensors),
+        "network": _describe(model.embed.template) if isinstance(model.embed, Members) else {"kind": "identity"},
+        "outcome": None if model.outcome is None else vars(model.outcome),
     }
     if isinstance(model, FittedModel):
-        _pack_posterior(model, tensors, header)
-        if model.guide is not None:
-            own: dict[str, Tensor] = {}
-            described: dict[str, Any] = {"share": model.guide_share}
-            _pack_posterior(model.guide, own, described)
-            tensors |= {f"{GUIDE}{name}": value for name, value in own.items()}
-            header["guide_model"] = described
+        header["model"] = _pack_posterior(model, tensors)
     else:
-        header["shape"] = {"members": model.embed.count, "outputs": model.classes}
-    if isinstance(scaler, Scaler):
-        header["y_is_1d"] = scaler.y_is_1d
+        header["model"] = {"members": model.embed.count, "outputs": model.classes}
+    if attributes.get("guide_model_") is not None:
+        own: dict[str, Tensor] = {}
+        header["guide_model"] = _pack_posterior(attributes["guide_model_"], own)
+        tensors |= {f"{GUIDE}{name}": value for name, value in own.items()}
+    if "target_" in attributes:
+        target = estimator.target_
+        tensors |= {"target.mean": torch.as_tensor(target.mean), "target.std": torch.as_tensor(target.std)}
+        header["target"] = {"is_1d": target.is_1d}
     else:
-        pack_classifier(cast(Any, estimator), header)
-    # What a network's factory gets: kept columns, or the channels of images, of which the scaler has a mean each.
-    header["shape"]["columns"] = len(scaler.mean) if isinstance(scaler, ImageScaler) else int(scaler.kept.sum())
+        report, guide = attributes.get("guide_report_"), attributes.get("guide_")
+        header["classes"] = _pack_labels(estimator.classes_)
+        header["guide_report"] = None if report is None else report.to_dict("split", index=False)
+        header["guide"] = guide.to_spec() if isinstance(guide, infinite.InfiniteNetwork) else None
     # Copies: safetensors refuses tensors that share memory, as expanded ones do. A plain clone of an expanded tensor
     # with one entry keeps its stride of 0, and its bytes could not be read.
     tensors = {
@@ -90,7 +82,20 @@ def _pack(estimator: RegressorBase | ClassifierBase) -> tuple[dict[str, Tensor],
     return tensors, header
 
 
-def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+def _pack_input(scales: TableInput | ImageInput, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    tensors |= {"input.mean": torch.as_tensor(scales.mean), "input.std": torch.as_tensor(scales.std)}
+    if isinstance(scales, ImageInput):
+        return {
+            "kind": "images",
+            "image_shape": list(scales.image_shape),
+            "integers": scales.integers,
+            "unit": scales.unit,
+        }
+    tensors["input.kept"] = torch.as_tensor(scales.kept)
+    return {"kind": "table"}
+
+
+def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor]) -> dict[str, Any]:
     posterior = model.posterior
     members, outputs, n = posterior.weights.shape
     tensors |= {
@@ -98,6 +103,8 @@ def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor], header: dict
         "posterior.noise": posterior.noise,
         "posterior.weights": posterior.weights,
     }
+    if model.predictive_noise is not None:
+        tensors["predictive_noise"] = model.predictive_noise
     if isinstance(posterior, SparsePosterior):
         tensors["posterior.reduction"] = posterior.reduction
     else:
@@ -105,26 +112,27 @@ def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor], header: dict
         lower = torch.tril_indices(n, n)
         tensors["posterior.factor"] = posterior.factor[..., lower[0], lower[1]]
     kernel = posterior.kernel
+    softplus = isinstance(kernel, GPyTorchKernel) and is_softplus_rbf(kernel.kernel)
     if isinstance(kernel, ScaledKernel):
         tensors["kernel.scale"] = kernel.scale
     elif isinstance(kernel, GPyTorchKernel):
         tensors |= {f"kernel.{name}": value for name, value in kernel.state_dict().items()}
-    header["shape"] = {"members": members, "outputs": outputs, "n": n}
-    header["kernel"] = "scaled" if isinstance(kernel, ScaledKernel) else "gpytorch"
-    if isinstance(kernel, GPyTorchKernel) and is_softplus_rbf(kernel.kernel):
-        header["parametrisation"] = "softplus"
-
-
-def _names(estimator: RegressorBase | ClassifierBase) -> list[str] | None:
-    names = getattr(estimator, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
+    return {
+        "members": members,
+        "outputs": outputs,
+        "n": n,
+        "kernel": "scaled" if isinstance(kernel, ScaledKernel) else "gpytorch",
+        "positive": "softplus" if softplus else "exp",
+    }
 
 
 def _pack_option(name: str, value: Any) -> Any:
     """An option as JSON; parts that only code can build become a mark."""
-    # A model that is read elsewhere has no use for the folder that it was trained in.
-    if name == "checkpoint_dir" or (name in ("callbacks", "random_state") and not isinstance(value, (int, np.integer))):
+    if name == "callbacks" or (name == "random_state" and not isinstance(value, (int, np.integer))):
         return None
+    if isinstance(value, Preset):
+        fields = {field: _pack_option(field, entry) for field, entry in value.set_fields().items()}
+        return {"kind": "preset", "fields": fields}
     if isinstance(value, infinite.InfiniteNetwork):
         return {"kind": "infinite", "spec": value.to_spec()}
     if isinstance(value, (list, tuple)):
@@ -138,8 +146,14 @@ def _pack_option(name: str, value: Any) -> Any:
     return {"kind": CUSTOM, "type": type(value).__name__}
 
 
-def _pack_network(embed: nn.Module) -> dict[str, Any]:
-    return _describe(embed.template) if isinstance(embed, Members) else {"kind": "identity"}
+def _pack_labels(classes: NDArray[Any]) -> dict[str, Any]:
+    """Labels as JSON with the type that they had."""
+    kind = classes.dtype.kind
+    if kind not in "iufbUO" or not all(isinstance(label, (bool, int, float, str)) for label in classes.tolist()):
+        raise ModelFileError(
+            f"labels of type {classes.dtype} cannot be saved: fit with labels that are numbers, strings or booleans."
+        )
+    return {"dtype": "object" if kind == "O" else classes.dtype.str, "labels": classes.tolist()}
 
 
 def _describe(module: nn.Module) -> dict[str, Any]:
@@ -147,12 +161,8 @@ def _describe(module: nn.Module) -> dict[str, Any]:
     if type(module) is MLP:
         return {"kind": "mlp", "in_features": module.in_features, "widths": list(module.widths)}
     if type(module) is WideResNet:
-        return {
-            "kind": "wide_resnet",
-            "depth": module.depth,
-            "widen_factor": module.widen_factor,
-            "in_channels": module.in_channels,
-        }
+        names = ("depth", "widen_factor", "in_channels")
+        return {"kind": "wide_resnet"} | {name: getattr(module, name) for name in names}
     if isinstance(module, ImageFeatures):
         return {
             "kind": "images",

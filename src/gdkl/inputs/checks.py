@@ -1,22 +1,34 @@
-"""Checks of what users pass: every refusal is one line that says what to do."""
+"""Checks of rows, targets and labels: every refusal is one line that says what to do."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+from torch import Tensor
 
-from gdkl.numerics import DataError, OptionError
-from gdkl.predictive import FloatArray
+from gdkl.numerics import DataError
+
+FloatArray: TypeAlias = NDArray[np.float64]
 
 #: Fewer rows cannot be split into two halves from which anything is learned.
 MIN_ROWS = 4
+
+
+def on_cpu(X: Any) -> Any:
+    """A tensor as an array; anything else as it is."""
+    if not isinstance(X, Tensor):
+        return X
+    # NumPy has no bfloat16.
+    return (X.float() if X.dtype == torch.bfloat16 else X).detach().cpu().numpy()
 
 
 def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int = 0) -> FloatArray:
@@ -24,10 +36,11 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
 
     Args:
         estimator: Whose ``n_features_in_`` and ``feature_names_in_`` are set (reset) or compared.
-        X: Array, DataFrame or nested list.
+        X: Array, tensor, DataFrame or nested list.
         reset: True in ``fit``.
         first_row: Number of the first row, where X is a part of a longer table.
     """
+    X = on_cpu(X)
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
     elif hasattr(X, "toarray"):
@@ -41,13 +54,13 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         raise DataError("X is empty: give rows, or a list of batches that are pairs of rows and targets.")
     elif (dimensions := _dimensions(X)) != 2:
         raise DataError(
-            f"X is {dimensions}-D and must be 2-D, one row a sample. Reshape your data: X.reshape(-1, 1) for a "
+            f"X is {dimensions}-D and must be 2-D, one sample per row. Reshape your data: X.reshape(-1, 1) for a "
             "single column, X.reshape(1, -1) for a single row."
             + (" Grey images, for a classifier: X[:, None]." if dimensions == 3 else "")
         )
     try:
         with warnings.catch_warnings():
-            # Numbers kept as Python objects are converted without ado.
+            # Numbers stored as Python objects are converted silently.
             warnings.simplefilter("ignore", FutureWarning)
             values = cast(Any, validate_data)(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
     except ValueError as error:
@@ -56,6 +69,8 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
             message = f"X has text in it ({message}): encode it as numbers, for example with OneHotEncoder."
         elif message.startswith("Complex data"):
             message = "Complex data not supported: X must be real numbers."
+        elif "at least one array or dtype" in message:
+            message = "X has no columns: give at least one."
         raise DataError(message) from error
     except TypeError as error:
         if "eature names" not in str(error):
@@ -107,9 +122,7 @@ def _holds_numbers(column: Any) -> bool:
     return True
 
 
-def _check_finite(
-    name: str, values: NDArray[np.float64], estimator: BaseEstimator | None = None, first_row: int = 0
-) -> None:
+def _check_finite(name: str, values: FloatArray, estimator: BaseEstimator | None = None, first_row: int = 0) -> None:
     finite = np.isfinite(values)
     if bool(finite.all()):
         return
@@ -127,13 +140,13 @@ def _check_finite(
 
 
 def check_targets(estimator: BaseEstimator, y: Any, n_rows: int) -> FloatArray:
-    """Turn y into a finite float64 array ``(n,)`` or ``(n, outputs)`` that varies."""
+    """Turn y into a finite float64 array ``(n,)`` or ``(n, outputs)``."""
     if y is None:
         raise DataError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: call fit(X, y)."
         )
     try:
-        raw = np.asarray(y)
+        raw = np.asarray(on_cpu(y))
         if np.iscomplexobj(raw):
             raise DataError("Complex data not supported: y must be real numbers.")
         values = raw.astype(np.float64)
@@ -144,9 +157,58 @@ def check_targets(estimator: BaseEstimator, y: Any, n_rows: int) -> FloatArray:
     if values.ndim not in (1, 2) or values.size == 0:
         raise DataError(f"y has shape {values.shape}: expected ({n_rows},) or ({n_rows}, n_outputs).")
     if values.shape[0] != n_rows:
-        raise DataError(f"X has {n_rows} rows and y has {values.shape[0]}: give one target a row.")
+        raise DataError(f"X has {n_rows} rows and y has {values.shape[0]}: give one target per row.")
     _check_finite("y", values)
     return values
+
+
+def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes in sorted order, and each row's class number.
+
+    Numbers, strings and booleans are labels; NaN, None and fractions are not.
+    """
+    if y is None:
+        raise DataError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: call fit(X, y)."
+        )
+    y = on_cpu(y)
+    _refuse_missing_labels(np.asarray(y))
+    try:
+        labels = column_or_1d(y, warn=True)
+        if labels.dtype.kind == "O" and all(isinstance(label, (int, float, np.number)) for label in labels):
+            # Numbers stored as Python objects are converted silently.
+            labels = np.asarray(labels.tolist())
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise DataError(f"{str(error).splitlines()[0].rstrip('.')}: give one class label per row.") from error
+    if len(labels) != n_rows:
+        raise DataError(f"X has {n_rows} rows and y has {len(labels)}: give one label per row.")
+    try:
+        classes, index = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise DataError("y has labels of several types: make them all strings or all numbers.") from error
+    if len(classes) < 2:
+        raise DataError(
+            f"y has one class only ({classes.tolist()[0]!r}): a classifier needs rows of at least two classes."
+        )
+    return classes, index.astype(np.int64)
+
+
+def _refuse_missing_labels(values: NDArray[Any]) -> None:
+    if values.dtype.kind == "c":
+        raise DataError("Complex data not supported: y must hold class labels.")
+    if values.dtype.kind == "f":
+        missing = ~np.isfinite(values)
+    elif values.dtype.kind == "O":
+        # Only NaN differs from itself.
+        missing = np.array([label is None or label != label for label in values.ravel()])  # noqa: PLR0124
+    else:
+        return
+    if bool(missing.any()):
+        where = int(np.flatnonzero(missing.ravel())[0])
+        raise DataError(
+            f"y has NaN, infinity (inf) or None for labels (first: row {where}): drop these rows or label them."
+        )
 
 
 def check_row_count(n_rows: int) -> None:
@@ -154,25 +216,3 @@ def check_row_count(n_rows: int) -> None:
     if n_rows < MIN_ROWS:
         plural = "s" if n_rows != 1 else ""
         raise DataError(f"fit needs at least {MIN_ROWS} rows and got {n_rows} sample{plural}: give more data.")
-
-
-def refuse_fit_options(options: dict[str, Any]) -> None:
-    """Refuse what ``fit`` was passed beside X and y."""
-    if "sample_weight" in options:
-        raise OptionError(
-            "sample_weight is not supported: a row's weight has no meaning for the split objective. Fit without it."
-        )
-    if options:
-        raise TypeError(f"fit() got an unexpected keyword argument {next(iter(options))!r}")
-
-
-def check_number(
-    name: str, value: Any, *, low: float, strict: bool, integer: bool = False, boolean: bool = False
-) -> None:
-    """Refuse an option that is not a finite number above (or at) a bound; a boolean counts only where it may."""
-    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    fine = isinstance(value, kinds) and (boolean or not isinstance(value, bool)) and bool(np.isfinite(value))
-    if not fine or value < low or (strict and value == low):
-        what = "a whole number" if integer else "a number"
-        bound = f"above {low:g}" if strict else f"of at least {low:g}"
-        raise OptionError(f"{name}={value!r} is not allowed: use {what} {bound}.")

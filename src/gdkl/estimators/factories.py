@@ -1,4 +1,4 @@
-"""From what users pass as ``feature_net``, ``base_kernel`` and ``guide`` to parts a method can use."""
+"""Factories: from what users pass as ``feature_net``, ``base_kernel`` and ``guide`` to what a method uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import nn
 
 from gdkl import infinite
 from gdkl.guide import GuideKernel
-from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, RandomMoves, WideResNet
+from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, RandomMoves
 from gdkl.numerics import DataError, OptionError
 
 #: None for the default, hidden and feature widths, a module, or a function from the number of columns to a module.
@@ -86,39 +86,31 @@ class _CopyingBuilder:
         return network
 
 
-#: Depth and factor of the wide ResNet by default. Given 50 to 800 images of CIFAR-10 the small one, a fifteenth of the
-#: work, predicts as well as the paper's (docs/reproduction.md). That one is for many images and a GPU: a core of a CPU
-#: takes 16 s for a batch of 256.
-SMALL, LARGE = (10, 2), (28, 5)
-
-
 def image_network_builder(
     feature_net: FeatureNet,
     image_shape: tuple[int, ...],
     dtype: torch.dtype,
     *,
-    small: bool,
-    moves: RandomMoves | None = None,
+    resnet: Callable[[int], nn.Module],
+    augmentation: RandomMoves | None = None,
 ) -> Callable[[int], nn.Module]:
-    """A function to a fresh network over flat rows that are images; it does not look at their number of columns.
+    """A function to a fresh network over flat rows that are images; it ignores the number of their columns.
 
-    None is a wide ResNet; widths make a perceptron over the pixels; a function gets the number of channels.
+    None is the default wide ResNet; widths make a perceptron over the pixels; a function gets the number of channels.
 
     Args:
         feature_net: What the user passed.
         image_shape: Channels, height and width.
         dtype: Precision of the features.
-        small: Whether the wide ResNet is the small one.
-        moves: How the images are altered in training, where they are.
+        resnet: Builds the default network from the number of channels.
+        augmentation: How images are altered at random in training; None for not at all.
     """
     channels, pixels = image_shape[0], prod(image_shape)
-    if feature_net is None:
-        size = SMALL if small else LARGE
-        return lambda _: ImageFeatures(WideResNet(*size, in_channels=channels), image_shape, dtype, moves=moves)
-    build = network_builder(feature_net)
     if isinstance(feature_net, (list, tuple, np.ndarray)):
-        return lambda _: ImageFeatures(build(pixels), (pixels,), dtype, moves=moves)
-    return lambda _: ImageFeatures(build(channels), image_shape, dtype, moves=moves)
+        flat = network_builder(feature_net)
+        return lambda _: ImageFeatures(flat(pixels), (pixels,), dtype, moves=augmentation)
+    build = resnet if feature_net is None else network_builder(feature_net)
+    return lambda _: ImageFeatures(build(channels), image_shape, dtype, moves=augmentation)
 
 
 def check_base_kernel(base_kernel: Any) -> Kernel | None:

@@ -1,9 +1,8 @@
-"""Which rows of a loader are kept from training, so that the noise of predictions can be told by them.
+"""Passes over a user's loader: repeatable orders, and rows that are left out of every pass.
 
-Rows of a Dataset have positions, and a DataLoader over one is told which to leave out, whatever its order and however
-rows are altered on their way out. Batches of a list or of an `IterableDataset` come in any order, without positions:
-there a row's own content decides, through a keyed hash, so that the same row is kept at every pass. Rows that come out
-changed each time cannot be recognised so; that is noticed and told.
+Rows of a Dataset have positions, and a DataLoader over one is rebuilt without some of them. Batches of a list or of an
+`IterableDataset` come in any order, without positions: there a keyed hash of a row's content decides, so that the same
+row is left out at every pass.
 """
 
 from __future__ import annotations
@@ -17,12 +16,62 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sampler
 
-from gdkl.estimators.passes import SeededPasses
-from gdkl.methods import held_out_rows
-from gdkl.numerics import DataWarning, chunk_slices
+from gdkl.calibration import held_out_count
+from gdkl.numerics import DataError, DataWarning, chunk_slices
+from gdkl.training import OwnRandomNumbers
 
 #: Rows that are read at a time.
 _PART_ROWS = 512
+
+
+class SeededPasses:
+    """A loader whose passes draw from random numbers of our own: one order per pass, the same for the same seed.
+
+    A DataLoader that shuffles, its samplers and its Dataset draw from the global generators of torch, NumPy or Python
+    unless they were given one of their own. For the time of a pass the global ones are ours, so that neither the loader
+    nor the user's own random numbers are changed by a fit.
+
+    Args:
+        loader: Anything that can be iterated over again and again.
+        seed: Of the passes.
+
+    Example:
+        >>> from torch.utils.data import DataLoader
+        >>> def orders(seed):
+        ...     passes = SeededPasses(DataLoader(range(9), batch_size=None, shuffle=True), seed)
+        ...     return list(passes), list(passes)
+        >>> orders(0) == orders(0), orders(0)[0] == orders(0)[1]
+        (True, False)
+    """
+
+    def __init__(self, loader: Iterable[Any], seed: int):
+        self._loader, self._seed = loader, seed
+        self._begun = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        """What the loader yields, in a new pass.
+
+        Raises:
+            DataError: If rows of a Dataset have different shapes, so that they cannot be stacked.
+        """
+        numbers = OwnRandomNumbers(self._seed, self._begun)
+        self._begun += 1
+        try:
+            with numbers:
+                running = iter(self._loader)
+            while True:
+                # What is done with a batch is outside: it draws from the generators as they were.
+                with numbers:
+                    try:
+                        item = next(running)
+                    except StopIteration:
+                        return
+                yield item
+        except RuntimeError as error:
+            # What torch says when it stacks them, in this process or in a worker.
+            if "stack expects each tensor to be equal size" not in str(error) and "resize storage" not in str(error):
+                raise
+            raise DataError("the Dataset yields rows or targets of different shapes: make them all alike.") from error
 
 
 class _Without(Sampler[Any]):
@@ -41,11 +90,11 @@ class _Without(Sampler[Any]):
 
 
 def split_by_position(loader: Iterable[Any], seed: int) -> tuple[Iterable[Any], Iterable[Any] | None] | None:
-    """A loader without some rows, and one of these rows; None where rows have no positions to tell them by.
+    """A loader without some rows, and one of these rows; None where rows have no positions.
 
     Args:
         loader: A DataLoader over a Dataset whose rows have numbers; anything else is not split.
-        seed: Of the rows that are kept.
+        seed: Of the rows that are held out.
     """
     # A class derived from DataLoader may yield what it likes.
     if type(loader) is not DataLoader or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
@@ -53,14 +102,14 @@ def split_by_position(loader: Iterable[Any], seed: int) -> tuple[Iterable[Any], 
     batches = cast("Iterable[list[int]]", loader.batch_sampler)
     try:
         # Asking for positions reads no rows.
-        asked = SeededPasses(batches, seed)
-        positions = np.fromiter((position for batch in asked for position in batch), dtype=np.int64)
+        passes = SeededPasses(batches, seed)
+        positions = np.fromiter((position for batch in passes for position in batch), dtype=np.int64)
     except (TypeError, ValueError):
         return None
-    count = held_out_rows(len(positions))
+    count = held_out_count(len(positions))
     if not count:
         return loader, None
-    # A sampler may yield a row several times. The same rows are kept whatever the order in which they came.
+    # A sampler may yield a row several times. The same rows are held out whatever the order in which they came.
     held = np.unique(np.random.default_rng(seed).permutation(np.sort(positions))[:count])
     left_out = set(held.tolist())
     if type(loader.batch_sampler) is BatchSampler:
@@ -74,23 +123,14 @@ def split_by_position(loader: Iterable[Any], seed: int) -> tuple[Iterable[Any], 
 
 def _like(loader: DataLoader[Any], batches: Any) -> Iterable[Any]:
     """The same loader with other positions."""
-    return DataLoader(
-        loader.dataset,
-        batch_sampler=batches,
-        num_workers=loader.num_workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
-        timeout=loader.timeout,
-        worker_init_fn=loader.worker_init_fn,
-        multiprocessing_context=loader.multiprocessing_context,
-        generator=loader.generator,
-        prefetch_factor=loader.prefetch_factor,
-        persistent_workers=loader.persistent_workers,
-    )
+    same = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+    more = ("generator", "prefetch_factor", "persistent_workers")
+    options = {name: getattr(loader, name) for name in (*same, *more)}
+    return DataLoader(loader.dataset, batch_sampler=batches, **options)
 
 
 def content_keys(X: NDArray[Any], y: NDArray[Any], seed: int = 0) -> NDArray[np.uint64]:
-    """A number a row that its content alone decides, as good as random: equal rows have equal numbers.
+    """One number per row that its content alone decides, as good as random: equal rows have equal numbers.
 
     Args:
         X: Rows or images, ``(b, ...)``.
@@ -106,7 +146,7 @@ def content_keys(X: NDArray[Any], y: NDArray[Any], seed: int = 0) -> NDArray[np.
     if not len(X):
         return np.empty(0, dtype=np.uint64)
     key = seed.to_bytes(8, "little")
-    # Adding zero makes a negative zero a positive one, as which it would be equal.
+    # Adding zero makes a negative zero a positive one, to which it is equal.
     values = [np.ascontiguousarray(np.asarray(part, dtype=np.float64).reshape(len(X), -1) + 0.0) for part in (X, y)]
     digests = (
         hashlib.blake2b(one.tobytes() + other.tobytes(), digest_size=8, key=key).digest()
@@ -137,12 +177,12 @@ class ContentFilter:
             self._met.update(keys[known].tolist())
         return X[~known], y[~known]
 
-    def tell(self) -> None:
+    def warn_if_missed(self) -> None:
         """Warn if a whole pass went by and most of the rows were not met again."""
         if self._seen >= self._rows and 2 * len(self._met) < len(np.unique(self._held)):
             warnings.warn(
-                "the loader yields other rows each time it is gone through, so none could be kept from training and "
-                "predictions may be too sure of themselves: pass a Dataset, or a DataLoader over one.",
+                "the loader yields other rows each time it is gone through, so none could be held out and "
+                "predictions may be overconfident: pass a Dataset, or a DataLoader over one.",
                 DataWarning,
                 stacklevel=4,
             )

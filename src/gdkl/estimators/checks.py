@@ -1,0 +1,57 @@
+"""Checks of the options of estimators: every refusal is one line that says what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gdkl.estimators.factories import check_base_kernel, network_builder
+from gdkl.estimators.kinds import check_augment
+from gdkl.numerics import OptionError
+from gdkl.training import Checkpoint, as_callbacks
+
+if TYPE_CHECKING:
+    from gdkl.estimators.base import EstimatorBase
+
+
+def check_number(
+    name: str, value: Any, *, low: float, strict: bool, integer: bool = False, boolean: bool = False
+) -> None:
+    """Refuse an option that is not a finite number above (or at) a bound; a boolean counts only where it may."""
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    fine = isinstance(value, kinds) and (boolean or not isinstance(value, bool)) and bool(np.isfinite(value))
+    if not fine or value < low or (strict and value == low):
+        what = "a whole number" if integer else "a number"
+        bound = f"above {low:g}" if strict else f"of at least {low:g}"
+        raise OptionError(f"{name}={value!r} is not allowed: use {what} {bound}.")
+
+
+def check_student_options(estimator: EstimatorBase) -> None:
+    """Refuse options of the student that are not allowed; those that an estimator does not offer have their default."""
+    for name, low in (("n_iter", 1), ("n_inducing", 1)):
+        if (value := getattr(estimator, name)) is not None:
+            check_number(name, value, low=low, strict=False, integer=True)
+    if estimator.beta is not None:
+        check_number("beta", estimator.beta, low=0, strict=False)
+    check_number("n_members", estimator.n_members, low=1, strict=False, integer=True)
+    share = estimator.guide_share
+    if share is not None and share != "auto" and (isinstance(share, str) or not 0 <= share <= 1):
+        raise OptionError(f"guide_share={share!r} is not allowed: use a number from 0 to 1, or 'auto'.")
+    network_builder(estimator.feature_net)
+    check_base_kernel(estimator.base_kernel)
+    check_augment(estimator.augment)
+    given = estimator.callbacks
+    if isinstance(given, Checkpoint):
+        raise OptionError("callbacks must be a list: pass callbacks=[Checkpoint(folder)].")
+    as_callbacks([one for one in given or () if not isinstance(one, Checkpoint)])
+
+
+def refuse_fit_options(options: dict[str, Any]) -> None:
+    """Refuse what ``fit`` was passed beside X and y."""
+    if "sample_weight" in options:
+        raise OptionError(
+            "sample_weight is not supported: a row's weight has no meaning for the split objective. Fit without it."
+        )
+    if options:
+        raise TypeError(f"fit() got an unexpected keyword argument {next(iter(options))!r}")

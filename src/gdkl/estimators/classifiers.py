@@ -1,0 +1,398 @@
+"""The four classifiers: GDKL, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+
+from gdkl.calibration import hold_out_stratified, select
+from gdkl.estimators.base import Fit, to_numpy
+from gdkl.estimators.classification import ClassifierBase, interrupted_trial
+from gdkl.estimators.factories import FeatureNet
+from gdkl.estimators.guided import GuidedClassifier, predicts_well
+from gdkl.estimators.plan import Plan
+from gdkl.estimators.presets import Preset
+from gdkl.gp import ClassLikelihood
+from gdkl.guide import Guide, GuideKernel, subset_size
+from gdkl.methods import (
+    fit_dkl_classes,
+    fit_gdkl_classes,
+    fit_nn_classes,
+    fit_nngp_classes,
+    fit_sparse_dkl_classes,
+    fit_sparse_gdkl_classes,
+)
+from gdkl.numerics import OptionError
+from gdkl.training import BatchSource, Callback, Checkpoint, ClassData, StepReport, TensorBatches
+
+if TYPE_CHECKING:
+    from gpytorch.kernels import Kernel
+
+#: Share of the guide in predictions of images, by whether it predicts held-out labels well: chosen on draws that are in
+#: no table of results.
+_IMAGE_GUIDE_SHARES = {False: 0.25, True: 0.5}
+
+#: Beside the usual weight of the guide of few images, this part of it is tried on a held-out fifth: some images a
+#: network learns at once and an infinite one hardly at all, and there a guide must not hold its student back.
+_LESS = 1 / 30
+
+#: The fewest held-out images that can tell.
+_FEWEST_HELD_OUT = 10
+
+
+class StudentClassifier(ClassifierBase):
+    """What GDKL and DKL have in common: the student's options."""
+
+    def __init__(
+        self,
+        *,
+        n_iter: int | None = None,
+        likelihood: str = "dirichlet",
+        feature_net: FeatureNet = None,
+        base_kernel: Kernel | None = None,
+        inference: str = "auto",
+        n_inducing: int | None = None,
+        n_members: int = 1,
+        augment: bool | str = False,
+        views: str = "plain",
+        preset: Preset | str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
+    ):
+        self.n_iter = n_iter
+        self.likelihood = likelihood
+        self.feature_net = feature_net
+        self.base_kernel = base_kernel
+        self.inference = inference
+        self.n_inducing = n_inducing
+        self.n_members = n_members
+        self.augment = augment
+        self.views = views
+        self.preset = preset
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+
+class _Trust(NamedTuple):
+    """How far a guide is trusted: its weight in training, and its share in predictions ("auto" by what it predicts)."""
+
+    beta: float
+    share: float | str
+
+
+class GDKLClassifier(GuidedClassifier, StudentClassifier):
+    """Guided deep kernel learning of classes: features of a network, one Gaussian process per class over them.
+
+    Args:
+        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. None for the preset's: 3
+            for tables, 0.001 with inducing points; for few images up to 6 by their number, or a thirtieth of it if a
+            held-out fifth of them is better off with it (two trial fits), and 0.1 with inducing points. See ``beta_``.
+        n_iter: Gradient steps; each sees a fresh random split of the rows. None for 500.
+        likelihood: "dirichlet", or "gaussian" for a regression on ±1 per class.
+        guide: The model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a small
+            search over infinite networks (see ``guide_report_``), any `gdkl.infinite` network, any GPyTorch kernel, or
+            a function ``k(x1, x2)``. It sees scaled rows; a dense network or a GPyTorch kernel sees images flat.
+        guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
+            the guide's. 0 is the student alone, 1 the guide. None for 0.75 on tables; for few images 0.25, or 0.5 if
+            the guide predicts held-out labels well; 0 with inducing points, where no guide has seen all rows.
+        feature_net: None for d-100-100-100-20 with ReLU, and for images a wide ResNet of depth 10 and factor 2, or 28
+            and 5 with inducing points on a GPU. Or a list of widths, a `torch.nn.Module` (copied), or a function from
+            the number of columns, or of channels, to one.
+        base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
+        inference: "exact": all rows at every step. "sparse": inducing points, mini-batches and a softmax over sampled
+            latents in place of the Dirichlet likelihood, for any number of rows. "auto": exact while it fits in memory
+            and its work stays below some ten minutes; see ``inference_``.
+        n_inducing: Number of inducing points; None for 128, for images 10 or one per class.
+        n_members: Members of a deep ensemble that shares one guide; probabilities are their mean.
+        augment: Tables with exact inference: whether the student follows its guide also at rows recombined from two
+            training rows, column by column. Images: True for random crops and mirror images at every step, "crop" for
+            crops alone; with exact inference the guide sees the images as they are. A Dataset or DataLoader of images
+            augments its own. "auto" is True for tables, "crop" for images with exact inference, False otherwise.
+        views: How images are looked at when they are predicted; probabilities are the mean over the views. "plain": as
+            they are; "mirrored": the image and its mirror image; "shifted": both, each also shifted to all four sides
+            by a sixteenth of its size, ten views in all. It may be changed after ``fit``.
+        preset: Every other number: None for the library's own, "paper" for the published protocol, or a `gdkl.Preset`.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        dtype: "auto" (float64; for images float32 networks, trained in bfloat16 where that is faster, under float64
+            algebra), "float32" or "float64".
+        random_state: Seed of weights, splits, sampled latents and of the order in which a DataLoader shuffles.
+        verbose: 1 shows progress on standard error.
+        callbacks: As for `GDKLRegressor`; trial fits call them, too.
+
+    Attributes after ``fit``:
+        beta_: Weight of the guide that training had.
+        guide_share_: Share of the guide's own probabilities that predictions have.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> m = GDKLClassifier(n_iter=50, random_state=0).fit(X, y)
+        >>> m.predict_proba(X).shape
+        (150, 3)
+        >>> bool(m.score(X, y) > 0.9)
+        True
+    """
+
+    _method: ClassVar[str] = "gdkl"
+    beta_: float
+
+    def __init__(
+        self,
+        *,
+        beta: float | None = None,
+        n_iter: int | None = None,
+        likelihood: str = "dirichlet",
+        guide: GuideKernel | str | None = None,
+        guide_share: float | str | None = None,
+        feature_net: FeatureNet = None,
+        base_kernel: Kernel | None = None,
+        inference: str = "auto",
+        n_inducing: int | None = None,
+        n_members: int = 1,
+        augment: bool | str = "auto",
+        views: str = "plain",
+        preset: Preset | str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
+    ):
+        super().__init__(
+            n_iter=n_iter,
+            likelihood=likelihood,
+            feature_net=feature_net,
+            base_kernel=base_kernel,
+            inference=inference,
+            n_inducing=n_inducing,
+            n_members=n_members,
+            augment=augment,
+            views=views,
+            preset=preset,
+            device=device,
+            dtype=dtype,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+        self.beta = beta
+        self.guide = guide
+        self.guide_share = guide_share
+
+    def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
+        preset = plan.preset
+        usual = _Trust(float(preset.beta), preset.guide_share)
+        if not preset.try_less_guide:
+            return self._fit_guided(data, self._guide_for(data, plan), plan, usual)
+        trust, interrupted = self._select_trust(data, plan, usual)
+        return interrupted or self._fit_guided(data, self._guide_for(data, plan), plan, trust)
+
+    def _guide_for(self, data: ClassData, plan: Plan) -> Guide:
+        scale = plan.preset.guide_scale
+        return self._fit_guide(data, plan, None if isinstance(scale, str) else float(scale))
+
+    def _select_trust(self, data: ClassData, plan: Plan, usual: _Trust) -> tuple[_Trust, Fit | None]:
+        """How far held-out images say that the guide is to be trusted, or a trial that the user interrupted."""
+        labels = to_numpy(data.labels[0]).astype(np.int64)
+        if np.unique(labels, return_counts=True)[1].max() < 2:
+            return usual, None
+        held_out, used = (index.to(data.rows.device) for index in hold_out_stratified(labels, plan.seed))
+        if len(held_out) < _FEWEST_HELD_OUT:
+            return usual, None
+        part, rows = data.take(used), data.rows[:, held_out]
+        guide = self._guide_for(part, plan)
+        scores: dict[_Trust, float] = {}
+        finished: Fit | None = None
+        for beta in (usual.beta, _LESS * usual.beta):
+            fit = self._fit_guided(part, guide, plan, _Trust(beta, usual.share))
+            if (interrupted := interrupted_trial(fit, finished)) is not None:
+                return usual, interrupted._replace(beta=usual.beta)
+            finished = fit
+            tried: dict[float | str, Fit] = {usual.share: fit}
+            if isinstance(usual.share, str):
+                tried[0.0] = fit._replace(guide_model=None, guide_share=0.0)
+            for share, one in tried.items():
+                log_probs = torch.log_softmax(self._log_probs(one, rows, plan.seed)[0] / fit.temperature, dim=0)
+                own = data.labels[:, held_out].to(log_probs.device)
+                scores[_Trust(beta, share)] = float(log_probs.gather(0, own).sum())
+        return select(scores, usual), None
+
+    def _fit_guided(self, data: ClassData, guide: Guide, plan: Plan, trust: _Trust) -> Fit:
+        """Exact inference with a given trust in the guide."""
+        preset = plan.preset
+        model = fit_gdkl_classes(
+            data.repeat(plan.members),
+            guide,
+            plan.options(data.n),
+            beta=trust.beta,
+            start_at_guide=preset.start_at_guide,
+            stratified=preset.stratified,
+            rows_per_step=preset.batch_size or None,
+            recombined=plan.augmentation.recombine,
+            symmetric=preset.symmetric_splits and self._likelihood is ClassLikelihood.DIRICHLET,
+        )
+        trusted = plan.kind.input.image_shape is None or predicts_well(guide, data.outputs)
+        temperature = 1.0
+        if preset.calibrate and trusted:
+            temperature = self._left_out_temperature(guide.left_out(), plan.seed)
+        share = _IMAGE_GUIDE_SHARES[trusted] if isinstance(trust.share, str) else float(trust.share)
+        if trust.beta == 0 and self.guide_share is None:
+            share = 0.0
+        guide_model = fit_nngp_classes(data, guide) if share else None
+        return Fit(model, temperature, guide_model, share, trust.beta)
+
+    def _fit_sparse(self, source: BatchSource, n_classes: int, plan: Plan) -> Fit:
+        preset = plan.preset
+        if self.guide_share:
+            raise OptionError(
+                f"guide_share={self.guide_share!r} needs exact inference, as with inducing points no guide has seen "
+                "all rows: leave it at None, or use inference='exact'."
+            )
+        batch = source.sample(subset_size(source.rows), plan.seed)
+        subset = ClassData.make(batch.rows[None], batch.targets[None], n_classes, self._likelihood, plan.algebra)
+        guide = self._guide_for(subset, plan).for_batches(label_noise=bool(preset.label_noise))
+        if plan.kind.input.image_shape is None and isinstance(source, TensorBatches):
+            # Rows that have positions are asked about once, ahead; those of a loader by half batches.
+            guide = guide.precompute_marginals(source.take_pair, source.rows, plan.seed, plan.algebra)
+        model = fit_sparse_gdkl_classes(source, guide, plan.options(source.rows), beta=preset.beta)
+        return Fit(model, beta=float(preset.beta))
+
+    def _adopt(self, fit: Fit) -> None:
+        super()._adopt(fit)
+        if fit.beta is not None:
+            self.beta_ = fit.beta
+
+
+class DKLClassifier(StudentClassifier):
+    """Deep kernel learning of classes by evidence: the classic, which overfits small data. For comparison.
+
+    Its options are those of `GDKLClassifier`, without the guide; ``augment`` is False by default. With
+    ``Preset(calibrate=True)`` a temperature is fitted on a held-out fifth of the rows before the fit to all.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> DKLClassifier(n_iter=20, random_state=0).fit(X, y).predict(X).shape
+        (150,)
+    """
+
+    _method: ClassVar[str] = "dkl"
+
+    def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
+        if plan.preset.calibrate:
+            return self._fit_twice(data, plan)
+        return Fit(fit_dkl_classes(data.repeat(plan.members), plan.options(data.n)))
+
+    def _fit_sparse(self, source: BatchSource, n_classes: int, plan: Plan) -> Fit:
+        options = plan.options(source.rows)
+        weight = float(plan.preset.kl_weight)
+        model = fit_sparse_dkl_classes(source, n_classes, options, likelihood=self._likelihood, kl_weight=weight)
+        return Fit(model)
+
+
+class NNGPClassifier(GuidedClassifier):
+    """The guide alone: one Gaussian process per class with the kernel of an infinitely wide network.
+
+    Args:
+        likelihood: As for `GDKLClassifier`.
+        guide: As for `GDKLClassifier`.
+        views: As for `GDKLClassifier`.
+        preset: ``Preset(calibrate=True)`` fits a temperature to leave-one-out predictions; not by default, as
+            published.
+        device: As for `GDKLClassifier`.
+        dtype: As for `GDKLClassifier`.
+        random_state: Seed of the splits that the scale is chosen by, and of the sampled latents.
+        verbose: Accepted for uniformity; there is no loop to show.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> bool(NNGPClassifier(random_state=0).fit(X, y).score(X, y) > 0.9)
+        True
+    """
+
+    _method: ClassVar[str] = "nngp"
+
+    def __init__(
+        self,
+        *,
+        likelihood: str = "dirichlet",
+        guide: GuideKernel | str | None = None,
+        views: str = "plain",
+        preset: Preset | str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.likelihood = likelihood
+        self.guide = guide
+        self.views = views
+        self.preset = preset
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
+        guide = self._fit_guide(data, plan)
+        temperature = 1.0
+        if plan.preset.calibrate:
+            temperature = self._left_out_temperature(guide.left_out(), plan.seed)
+        return Fit(fit_nngp_classes(data, guide), temperature)
+
+
+class NNClassifier(ClassifierBase):
+    """The same network with a softmax head, trained on the cross-entropy of all rows. For comparison.
+
+    Its options are those of `DKLClassifier` that a network has; ``feature_net`` gets a linear layer to the classes.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> NNClassifier(n_iter=50, random_state=0).fit(X, y).predict_proba(X).shape
+        (150, 3)
+    """
+
+    _method: ClassVar[str] = "nn"
+
+    def __init__(
+        self,
+        *,
+        n_iter: int | None = None,
+        feature_net: FeatureNet = None,
+        n_members: int = 1,
+        augment: bool | str = False,
+        views: str = "plain",
+        preset: Preset | str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
+    ):
+        self.n_iter = n_iter
+        self.feature_net = feature_net
+        self.n_members = n_members
+        self.augment = augment
+        self.views = views
+        self.preset = preset
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
+        if plan.preset.calibrate:
+            return self._fit_twice(data, plan)
+        return Fit(fit_nn_classes(data.repeat(plan.members), plan.options(data.n)))

@@ -1,0 +1,136 @@
+"""Tables: columns standardised by the training rows, long tables read a part at a time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import StandardScaler
+
+from gdkl.inputs.checks import FloatArray, check_rows
+from gdkl.numerics import DataError, DataWarning, chunk_slices
+
+#: Rows that are read and checked at a time.
+PART_ROWS = 50_000
+
+#: Arrays of more bytes than this are checked and scaled a part at a time.
+_LONG_BYTES = 2**25
+
+#: A column whose standard deviation is below this part of its mean is constant up to rounding.
+_CONSTANT = 1e-13
+
+
+def is_long_table(X: Any) -> bool:
+    """Whether X is an array too long to be copied without need, or one that is mapped from a file."""
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "iuf":
+        return False
+    return isinstance(X, np.memmap) or X.nbytes > _LONG_BYTES
+
+
+def row_parts(X: Any, size: int = PART_ROWS) -> list[tuple[int, Any]]:
+    """A long array or DataFrame in parts, each with the number of its first row; anything else as it is."""
+    long = isinstance(X, (np.ndarray, pd.DataFrame)) and X.ndim == 2 and len(X) > size
+    if not long:
+        return [(0, X)]
+    table = cast(Any, X)
+    pick = table.iloc if isinstance(X, pd.DataFrame) else table
+    return [(part.start, pick[part]) for part in chunk_slices(len(table), size)]
+
+
+class ColumnMoments:
+    """Means and standard deviations of columns that are seen a part of the rows at a time.
+
+    Example:
+        >>> moments = ColumnMoments()
+        >>> for part in (np.array([[1.0], [2.0]]), np.array([[6.0]])):
+        ...     moments.add(part)
+        >>> mean, std, varies = moments.scales()
+        >>> print(mean, std.round(4), varies, moments.count)
+        [3.] [2.1602] [ True] 3
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._scaler = StandardScaler()
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Take in some rows, ``(n, columns)``."""
+        if len(values):
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._scaler.partial_fit(np.asarray(values, dtype=np.float64))
+            self.count += len(values)
+
+    def scales(self) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+        """Mean, standard deviation (1 for a constant column) and whether it varies, of each column.
+
+        Raises:
+            DataError: If a variance overflows.
+        """
+        mean, variance = cast(FloatArray, self._scaler.mean_), cast(FloatArray, self._scaler.var_)
+        if not bool(np.isfinite(variance).all()):
+            column = int(np.flatnonzero(~np.isfinite(variance))[0])
+            raise DataError(f"column {column} has values beyond what variances can hold: give it in other units.")
+        std = np.sqrt(variance)
+        varies = (std > _CONSTANT * np.abs(mean)) & (std > 0)
+        return mean, np.where(varies, std, 1.0), varies
+
+
+@dataclass(frozen=True)
+class TableInput:
+    """Means and standard deviations of the training columns; constant columns are left out.
+
+    Attributes:
+        mean: Of the kept columns.
+        std: Of the kept columns.
+        kept: Which columns vary, ``(d,)`` booleans.
+    """
+
+    mean: FloatArray
+    std: FloatArray
+    kept: NDArray[np.bool_]
+    image_shape: ClassVar[None] = None
+
+    @classmethod
+    def fit(cls, parts: Iterable[FloatArray], names: Any = None) -> TableInput:
+        """Learn the scales from parts of the rows.
+
+        Args:
+            parts: Rows ``(k, d)`` of each part.
+            names: Column names for the warning, if there are any.
+        """
+        moments = ColumnMoments()
+        for part in parts:
+            moments.add(part)
+        return cls.from_moments(moments, names)
+
+    @classmethod
+    def from_moments(cls, moments: ColumnMoments, names: Any = None) -> TableInput:
+        """The scales of columns whose moments are known; warns of constant columns."""
+        mean, std, varies = moments.scales()
+        if not bool(varies.any()):
+            raise DataError("every column of X is constant: nothing can be learned from it; give columns that vary.")
+        if not bool(varies.all()):
+            which = [str(names[i]) if names is not None else str(i) for i in np.flatnonzero(~varies)]
+            listed = ", ".join(which[:5]) + (" ..." if len(which) > 5 else "")
+            plural = "s" if len(which) > 1 else ""
+            warnings.warn(f"Constant column{plural} ignored: {listed}.", DataWarning, stacklevel=6)
+        return cls(mean[varies], std[varies], varies)
+
+    @property
+    def columns(self) -> int:
+        """Columns that a network sees."""
+        return len(self.mean)
+
+    def rows(self, X: NDArray[Any]) -> FloatArray:
+        """Standardised kept columns, ``(n, kept)``."""
+        return (np.asarray(X, dtype=np.float64)[:, self.kept] - self.mean) / self.std
+
+    def read(self, estimator: BaseEstimator, X: Any, first_row: int = 0) -> FloatArray:
+        """New rows, checked against those of ``fit`` and standardised."""
+        return self.rows(check_rows(estimator, X, reset=False, first_row=first_row))
