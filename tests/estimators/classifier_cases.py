@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from preset_options import with_preset
+
 from gdkl import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 
 MAKERS = {
-    "gdkl": lambda **options: GDKLClassifier(**{"n_iter": 40, "random_state": 0, **options}),
-    "dkl": lambda **options: DKLClassifier(**{"n_iter": 30, "random_state": 0, **options}),
-    "nngp": lambda **options: NNGPClassifier(**{"random_state": 0, **options}),
-    "nn": lambda **options: NNClassifier(**{"n_iter": 40, "random_state": 0, **options}),
+    "gdkl": lambda **options: GDKLClassifier(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
+    "dkl": lambda **options: DKLClassifier(**with_preset(**{"n_iter": 30, "random_state": 0, **options})),
+    "nngp": lambda **options: NNGPClassifier(**with_preset(**{"random_state": 0, **options})),
+    "nn": lambda **options: NNClassifier(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
 }
 
 
 def table(n=60, classes=3, d=4, seed=0):
-    """Rows around one centre a class, in columns of different units."""
+    """Rows around one centre per class, in columns of different units."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % classes
     centres = 2.5 * rng.normal(size=(classes, d))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from preset_options import with_preset
+
 from gdkl import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
 
 MAKERS = {
-    "gdkl": lambda **options: GDKLRegressor(**{"n_iter": 40, "random_state": 0, **options}),
-    "dkl": lambda **options: DKLRegressor(**{"n_iter": 20, "random_state": 0, **options}),
+    "gdkl": lambda **options: GDKLRegressor(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
+    "dkl": lambda **options: DKLRegressor(**with_preset(**{"n_iter": 20, "random_state": 0, **options})),
     "nngp": NNGPRegressor,
     "gp": GPRegressor,
 }

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from classifier_cases import MAKERS, images, table
+from preset_options import with_preset
 from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
@@ -21,8 +22,8 @@ from torch import nn
 
 import gdkl
 from gdkl import GDKLClassifier, NNClassifier, NNGPClassifier, infinite, metrics
-from gdkl.estimators import gdkl_classifier
-from gdkl.estimators.parts import image_network_builder
+from gdkl.estimators import classifiers
+from gdkl.estimators.regimes import Regime, defaults
 from gdkl.gp import base_samples
 from gdkl.methods import fit_gdkl_classes
 from gdkl.numerics import DataWarning, InterruptedFitWarning
@@ -80,7 +81,7 @@ def test_an_nngp_is_the_dense_computation():
     K = guide.kernel(scaled)
     scale = float(model.model_.posterior.kernel.scale[0, 0])
     noise = float(model.model_.noise[0, 0])
-    share = model.guide_report_.label_share[0]
+    share = model.guide_report_.label_noise_factor[0]
     mean, variance = np.zeros((10, 3)), np.zeros((10, 3))
     for c in range(3):
         alpha = 0.01 + (y[:30] == c)
@@ -163,7 +164,7 @@ def test_beta_weighs_the_guide():
 @PROCESSES
 def test_classification_as_regression(name):
     X, y = table(80)
-    model = MAKERS[name](likelihood="gaussian", calibrate=None, **_alone(name)).fit(X[:60], y[:60])
+    model = MAKERS[name](likelihood="gaussian", calibrate=False, **_alone(name)).fit(X[:60], y[:60])
     p = model.predict_distribution(X[60:])
     assert (p.mode == y[60:]).mean() > 0.8
     noise = model.model_.noise[0].numpy()
@@ -177,7 +178,7 @@ def test_a_temperature_changes_confidence_and_no_label(name):
     rng = np.random.default_rng(0)
     wrong = rng.choice(90, 25, replace=False)
     y[wrong] = rng.integers(0, 3, 25)
-    plain, warm = (MAKERS[name](calibrate=c).fit(X[:60], y[:60]) for c in (None, "temperature"))
+    plain, warm = (MAKERS[name](calibrate=c).fit(X[:60], y[:60]) for c in (False, True))
     assert plain.temperature_ == 1.0
     assert warm.temperature_ != 1.0
     np.testing.assert_array_equal(plain.predict(X), warm.predict(X))
@@ -185,22 +186,9 @@ def test_a_temperature_changes_confidence_and_no_label(name):
     np.testing.assert_allclose(warm.predict_log_proba(X), expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["gdkl", "dkl", "nngp"])
-def test_a_temperature_by_leave_one_out_changes_confidence_and_no_label(name):
-    X, y = table(90, classes=3, seed=3)
-    plain, sharp = (MAKERS[name](calibrate=c).fit(X[:60], y[:60]) for c in (None, "loo"))
-    assert plain.temperature_ == 1.0
-    assert sharp.temperature_ != 1.0
-    # Beliefs about the training rows have done their work.
-    assert sharp.model_.left_out is None
-    np.testing.assert_array_equal(plain.predict(X), sharp.predict(X))
-    expected = log_softmax(plain.predict_log_proba(X) / sharp.temperature_, axis=1)
-    np.testing.assert_allclose(sharp.predict_log_proba(X), expected, atol=1e-9)
-
-
 def test_gdkl_takes_the_temperature_of_its_guide():
     X, y = table(60, classes=3, seed=3)
-    student, guide = (MAKERS[name](calibrate="loo").fit(X, y) for name in ("gdkl", "nngp"))
+    student, guide = (MAKERS[name](calibrate=True).fit(X, y) for name in ("gdkl", "nngp"))
     assert student.temperature_ == guide.temperature_
     # Separable classes: the guide is less sure than it could be.
     assert guide.temperature_ < 1
@@ -208,7 +196,7 @@ def test_gdkl_takes_the_temperature_of_its_guide():
 
 def test_more_rows_than_a_step_takes():
     X, y = table(120, classes=3, seed=1)
-    few, enough, everything = (MAKERS["gdkl"](batch_size=size).fit(X[:90], y[:90]) for size in (30, 90, None))
+    few, enough, everything = (MAKERS["gdkl"](batch_size=size).fit(X[:90], y[:90]) for size in (30, 90, 0))
     assert few.score(X[90:], y[90:]) > 0.8
     assert not np.allclose(few.predict_proba(X), everything.predict_proba(X), atol=1e-3)
     np.testing.assert_array_equal(enough.predict_proba(X), everything.predict_proba(X))
@@ -225,7 +213,7 @@ def test_a_few_rows_that_are_all_right_do_not_make_certain():
     rng = np.random.default_rng(0)
     y = np.arange(30) % 2
     X = rng.normal(size=(30, 2)) + 8 * y[:, None]
-    model = MAKERS["nn"](calibrate="temperature").fit(X, y)
+    model = MAKERS["nn"](calibrate=True).fit(X, y)
     assert model.score(X, y) == 1
     # Six held-out rows, all right, would say zero.
     assert 0.2 < model.temperature_ < 1
@@ -236,7 +224,7 @@ def test_a_temperature_mends_an_overconfident_network():
     rng = np.random.default_rng(0)
     wrong = rng.choice(240, 80, replace=False)
     y[wrong] = rng.integers(0, 3, 80)
-    plain, warm = (MAKERS["nn"](calibrate=c, n_iter=200).fit(X[:160], y[:160]) for c in (None, "temperature"))
+    plain, warm = (MAKERS["nn"](calibrate=c, n_iter=200).fit(X[:160], y[:160]) for c in (False, True))
     assert warm.temperature_ > 1.5
     before, after = (model.predict_proba(X[160:]) for model in (plain, warm))
     assert metrics.nll(after, y[160:]) < metrics.nll(before, y[160:]) - 0.1
@@ -249,7 +237,7 @@ def test_a_class_with_one_row_is_allowed():
     y[y == 2] = 0
     y[7] = 2
     for name, make in MAKERS.items():
-        model = make(calibrate="temperature").fit(X, y)
+        model = make(calibrate=True).fit(X, y)
         assert model.predict_proba(X).shape == (40, 3), name
 
 
@@ -276,7 +264,7 @@ def test_an_ensemble_is_the_mean_of_its_members(name):
     if name == "nngp":
         pytest.skip("an NNGP has nothing random to make members of")
     X, y = table(50)
-    model = MAKERS[name](n_members=3, calibrate=None, **_alone(name)).fit(X[:40], y[:40])
+    model = MAKERS[name](n_members=3, calibrate=False, **_alone(name)).fit(X[:40], y[:40])
     [rows] = model._scaled_views(X[40:])
     latents = model.model_.marginals(rows)
     assert latents.mean.shape == (3, 3, 10)
@@ -294,7 +282,7 @@ def test_the_search_for_a_guide_is_reported():
         "held_out_log_likelihood",
         "held_out_accuracy",
         "scale",
-        "label_share",
+        "label_noise_factor",
         "chosen",
     ]
     assert len(report) > 4
@@ -418,8 +406,8 @@ def test_the_default_network_for_images_is_a_wide_resnet():
     network = model.model_.embed.template.network.network
     assert type(network) is gdkl.nets.WideResNet
     assert (network.depth, network.widen_factor) == (10, 2)
-    many = image_network_builder(None, (1, 8, 8), torch.float64, small=False)(64)
-    assert (many.network.depth, many.network.widen_factor) == (28, 5)
+    many = defaults(Regime("gdkl", n_classes=2, images=True, exact=False, rows=50_000, cuda=True))
+    assert (many["depth"], many["widen_factor"]) == (28, 5)
 
 
 def places(n, seed=0):
@@ -453,8 +441,8 @@ class Places(nn.Module):
 
 def test_a_guide_that_holds_its_student_back_is_trusted_less():
     X, y = places(120)
-    options = {"feature_net": Places, "n_iter": 300, "learning_rate": 0.03, "random_state": 0}
-    chosen, held_back = (GDKLClassifier(beta=beta, **options).fit(X, y) for beta in ("auto", 6.0))
+    options = with_preset(feature_net=Places, n_iter=300, learning_rate=0.03, random_state=0)
+    chosen, held_back = (GDKLClassifier(beta=beta, **options).fit(X, y) for beta in (None, 6.0))
     assert chosen.beta_ == pytest.approx(0.2)
     assert chosen.guide_share_ == 0
     assert (held_back.beta_, held_back.guide_share_) == (6.0, 0.25)
@@ -471,7 +459,7 @@ def test_images_are_tried_on_a_held_out_fifth_where_that_can_tell(n, fits, monke
         found.append((data.n, options["beta"]))
         return fit_gdkl_classes(data, *args, **options)
 
-    monkeypatch.setattr(gdkl_classifier, "fit_gdkl_classes", fit)
+    monkeypatch.setattr(classifiers, "fit_gdkl_classes", fit)
     X, y = images(n, shape=(1, 4, 4))
     model = GDKLClassifier(feature_net=[4, 2], n_iter=1, random_state=0).fit(X, y)
     usual = min(6.0, 1600 / n)  # they are moved at every step
@@ -509,9 +497,9 @@ def test_trials_that_the_user_interrupts_are_all_there_is():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("calibrate", ["loo", "temperature", None])
+@pytest.mark.parametrize("calibrate", [True, False])
 @pytest.mark.parametrize("steps", [3, 9])
-def test_an_interrupt_in_either_trial_leaves_a_model(steps: int, calibrate: str | None):
+def test_an_interrupt_in_either_trial_leaves_a_model(steps, calibrate):
     X, y = places(60)
     calls = []
 
@@ -520,7 +508,8 @@ def test_an_interrupt_in_either_trial_leaves_a_model(steps: int, calibrate: str 
         if len(calls) == steps:
             os.kill(os.getpid(), signal.SIGINT)
 
-    model = GDKLClassifier(feature_net=Places, n_iter=6, random_state=0, calibrate=calibrate, callbacks=[stop])
+    options = with_preset(feature_net=Places, n_iter=6, random_state=0, calibrate=calibrate)
+    model = GDKLClassifier(**options, callbacks=[stop])
     with pytest.warns(InterruptedFitWarning, match="some of the rows"):
         model.fit(X, y)
     # The second trial, of a guide that counts less, is not worth half: the first stays.

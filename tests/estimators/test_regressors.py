@@ -22,7 +22,7 @@ from torch import nn
 import gdkl
 from gdkl import GDKLRegressor, GPRegressor, infinite
 from gdkl.numerics import DataWarning, InterruptedFitWarning
-from gdkl.training import Callback
+from gdkl.training import Callback, EarlyStopping
 
 ALL = pytest.mark.parametrize("name", MAKERS)
 
@@ -43,7 +43,7 @@ def test_prediction_in_chunks_is_the_prediction(name, monkeypatch):
     X, y = table(50)
     model = MAKERS[name]().fit(X, y)
     whole = model.predict_distribution(X)
-    monkeypatch.setattr("gdkl.methods.fitted.rows_per_chunk", lambda bytes_per_row: 7)
+    monkeypatch.setattr("gdkl.training.fitted.rows_per_chunk", lambda bytes_per_row: 7)
     chunked = model.predict_distribution(X)
     np.testing.assert_allclose(chunked.mean, whole.mean, rtol=0, atol=1e-10)
     np.testing.assert_allclose(chunked.variance, whole.variance, rtol=0, atol=1e-10)
@@ -253,14 +253,14 @@ def test_an_ensemble_is_the_mixture_of_its_members():
 def test_float32_is_allowed_and_close():
     X, y = table(40)
     # Small steps: training amplifies rounding, the faster the more.
-    for name, options in (("gdkl", {"schedule": "published", "learning_rate": 1e-2}), ("nngp", {})):
+    for name, options in (("gdkl", {"base": "paper"}), ("nngp", {})):
         low, high = (MAKERS[name](dtype=dtype, **options).fit(X, y).predict(X) for dtype in ("float32", "float64"))
         np.testing.assert_allclose(low, high, rtol=2e-2)
 
 
-def test_early_stopping_by_tol_and_patience():
+def test_early_stopping_is_a_callback():
     X, y = table(30)
-    model = GDKLRegressor(n_iter=3000, tol=0.05, patience=50, feature_net=[5], random_state=0).fit(X, y)
+    model = GDKLRegressor(n_iter=3000, feature_net=[5], random_state=0, callbacks=[EarlyStopping(0.05, 50)]).fit(X, y)
     assert 50 < model.n_iter_ < 3000
 
 
@@ -329,7 +329,7 @@ def test_a_numpy_generator_is_a_random_state():
 
 def test_the_default_precision_of_torch_does_not_change_a_fit():
     X, y = table(20)
-    options = {"schedule": "published", "learning_rate": 1e-2}
+    options = {"base": "paper"}
     expected = MAKERS["gdkl"](**options).fit(X, y).predict(X)
     torch.set_default_dtype(torch.float64)
     try:
