@@ -122,7 +122,7 @@ class DKLClassifier(StudentClassifier):
         model = fit_dkl_classes(data, self._student_options(data, seed, callbacks))
         if self.calibrate == "loo" and isinstance(model.posterior, ExactPosterior):
             posterior = model.posterior
-            model.left_out = leave_one_out(posterior.factor, posterior.weights, data.label_targets, posterior.noise)
+            model.left_out = leave_one_out(posterior.factor, data.label_targets, posterior.noise)
         return model
 
     def _check_options(self) -> None:

@@ -17,11 +17,11 @@ from gdkl.estimators.classifier_base import AnyModel, hold_out, rows_of, trial_t
 from gdkl.estimators.common import to_numpy
 from gdkl.estimators.guided_classifier import GuidedClassifier
 from gdkl.estimators.parts import FeatureNet
-from gdkl.estimators.sparse_classes import batch_guide, class_subset
+from gdkl.estimators.sparse_classes import class_subset
 from gdkl.estimators.student_classifier import StudentClassifier, check_augment
 from gdkl.estimators.validation import check_number
 from gdkl.gp import ClassLikelihood
-from gdkl.guide import ClassGuide, GuideKernel, ask_class_contexts
+from gdkl.guide import Guide, GuideKernel
 from gdkl.methods import ClassData, FittedModel, fit_gdkl_classes, fit_nngp_classes, fit_sparse_gdkl_classes, image_beta
 from gdkl.numerics import OptionError
 from gdkl.training import BatchSource, Callback, StepReport, TensorBatches
@@ -355,18 +355,18 @@ class GDKLClassifier(StudentClassifier, GuidedClassifier):
                 "all rows: leave it at None, or use inference='exact'."
             )
         subset = class_subset(source, n_classes, self._likelihood, self._precisions()[1], seed)
-        guide = batch_guide(self._fit_guide(subset, seed, self.guide_scale), self._likelihood)
+        guide = self._fit_guide(subset, seed, self.guide_scale).for_batches()
         options = self._sparse_student(subset, source, seed, callbacks)
         share = SPARSE_SHARE
         if self.image_shape_ is None:
             share = SPARSE_TABLE_SHARE
             if isinstance(source, TensorBatches):
                 # Rows that can be had by number are asked about once, ahead; those of a loader by half batches.
-                guide = ask_class_contexts(guide, source.take_pair, source.rows, seed, options.algebra)
+                guide = guide.precompute_marginals(source.take_pair, source.rows, seed, options.algebra)
         self.beta_ = share * self._usual().beta
         return fit_sparse_gdkl_classes(source, guide, options, beta=self.beta_)
 
 
-def _knows_enough(guide: ClassGuide, n_classes: int) -> bool:
+def _knows_enough(guide: Guide, n_classes: int) -> bool:
     """Whether the guide predicts held-out labels well enough to be trusted as much as its student."""
-    return float(guide.held_out_log_likelihood.mean()) > (_ENOUGH - 1) * math.log(n_classes)
+    return float(guide.score.mean()) > (_ENOUGH - 1) * math.log(n_classes)

@@ -10,7 +10,7 @@ from gdkl.estimators.classifier_base import ClassifierBase
 from gdkl.estimators.parts import guide_kernel
 from gdkl.gp import KernelFunction
 from gdkl.guide import (
-    ClassGuide,
+    Guide,
     GuideKernel,
     as_kernel_function,
     fit_class_guide,
@@ -45,7 +45,7 @@ class GuidedClassifier(ClassifierBase):
             raise OptionError(f"guide={self.guide!r} is not known: the only word is 'auto'.")
         guide_kernel(self.guide)
 
-    def _fit_guide(self, data: ClassData, seed: int, scale: float | None = None) -> ClassGuide:
+    def _fit_guide(self, data: ClassData, seed: int, scale: float | None = None) -> Guide:
         dtype = data.targets.dtype
         report: list[dict[str, Any]] = []
         if isinstance(self.guide, str):
@@ -68,7 +68,7 @@ class GuidedClassifier(ClassifierBase):
                     "held_out_log_likelihood": trial.log_likelihood,
                     "held_out_accuracy": trial.accuracy,
                     "scale": trial.scale,
-                    "label_share": trial.label_share,
+                    "label_share": trial.label_noise_factor,
                 }
                 for trial in trials
             ]
@@ -88,10 +88,10 @@ class GuidedClassifier(ClassifierBase):
             report = [
                 {
                     "guide": repr(self.guide_),
-                    "held_out_log_likelihood": float(guide.held_out_log_likelihood.mean()),
-                    "held_out_accuracy": float(guide.held_out_accuracy.mean()),
+                    "held_out_log_likelihood": float(guide.score.mean()),
+                    "held_out_accuracy": float(guide.accuracy.mean()),
                     "scale": float(guide.own_scale.mean()),
-                    "label_share": float(guide.label_share.mean()),
+                    "label_share": float(guide.label_noise_factor.mean()),
                 }
             ]
         self.guide_report_ = pd.DataFrame(report).assign(chosen=[True] + [False] * (len(report) - 1))

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from gdkl.estimators.held_out import ContentFilter, content_keys, split_by_position
 from gdkl.estimators.passes import SeededPasses
 from gdkl.estimators.scaling import ColumnMoments, Scaler
-from gdkl.guide.batch import SUBSET_MOST
+from gdkl.guide.fit import SUBSET_MOST
 from gdkl.methods import held_out_rows
 from gdkl.methods.held_out_noise import MOST_HELD_OUT
 from gdkl.numerics import DataError, OptionError

@@ -14,7 +14,7 @@ from gdkl.estimators.base import RegressorBase
 from gdkl.estimators.parts import FeatureNet, check_base_kernel, guide_kernel
 from gdkl.estimators.student import StudentOptions
 from gdkl.estimators.validation import check_number
-from gdkl.guide import GuideKernel, as_kernel_function, ask_contexts, fit_batch_guide, fit_guide, subset_size
+from gdkl.guide import GuideKernel, as_kernel_function, fit_guide, subset_size
 from gdkl.methods import (
     DEFAULT_LEARNING_RATE,
     DEFAULT_STEPS,
@@ -169,10 +169,11 @@ class GDKLRegressor(DeepKernelRegressor):
         self, source: BatchSource, outputs: int, held_out: Batch | None, seed: int, callbacks: Sequence[Callback]
     ) -> FittedModel:
         subset = source.sample(subset_size(source.rows), seed)
-        guide = fit_batch_guide(as_kernel_function(guide_kernel(self.guide)), subset.rows, subset.targets)
+        kernel = as_kernel_function(guide_kernel(self.guide))
+        guide = fit_guide(kernel, subset.rows[None], subset.targets[None]).for_batches()
         if isinstance(source, (TensorBatches, ArrayBatches)):
             # Rows that can be had by number are asked about once, ahead; those of a loader by half batches.
-            guide = ask_contexts(guide, source.take_pair, source.rows, seed)
+            guide = guide.precompute_marginals(source.take_pair, source.rows, seed)
         options = self._sparse_options(self._options(seed, callbacks), source.rows, subset.targets.dtype)
         slower = replace(options.schedule, learning_rate=options.schedule.learning_rate / 3)
         options = replace(options, schedule=slower)

@@ -14,7 +14,7 @@ from torch import Tensor
 from gdkl.estimators.class_inputs import ImageScaler, TableScaler, refuse_channels_last
 from gdkl.estimators.loaders import FirstPass, read_pair
 from gdkl.gp import ClassLikelihood
-from gdkl.guide import ClassBatchGuide, ClassGuide, OnlineGram, subset_size
+from gdkl.guide import subset_size
 from gdkl.methods import ClassData
 from gdkl.numerics import DataError
 from gdkl.training import BatchSource, LoaderBatches
@@ -55,19 +55,6 @@ def held_out_labels(labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tens
     kept, used = order[:count], order[count:]
     learned = torch.isin(labels[kept], labels[used])
     return kept[learned], torch.cat([used, kept[~learned]]).sort().values
-
-
-def batch_guide(guide: ClassGuide, likelihood: ClassLikelihood) -> ClassBatchGuide:
-    """A guide that was fitted to a subset, for batches; as in exact training without the labels' own variances."""
-    return ClassBatchGuide(
-        OnlineGram(guide.kernel),
-        float(guide.normaliser[0]),
-        float(guide.scale[0]),
-        float(guide.noise[0]),
-        guide.targets.values.shape[-2],
-        likelihood,
-        label_noise=False,
-    )
 
 
 def read_class_loader(estimator: ClassifierBase, told: FirstPass) -> TableScaler | ImageScaler:
