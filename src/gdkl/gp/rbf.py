@@ -38,9 +38,9 @@ def _similarities(first: Tensor, rows: Tensor, factor: Tensor | None = None) -> 
     return (b if factor is None else b * factor) @ rows.mT
 
 
-def _with_itself(S: Tensor) -> Tensor:
-    """S of a set with itself: exactly symmetric, which a product need not be to the last bit."""
-    return (S + S.mT).mul_(0.5)
+def _symmetric(matrix: Tensor) -> Tensor:
+    """Exactly symmetric: neither a product nor an exponential need be so to the last bit."""
+    return (matrix + matrix.mT).mul_(0.5)
 
 
 def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
@@ -61,11 +61,11 @@ def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
     with torch.no_grad():
         centre = (x1 if x2 is None else x2).mean(dim=-2, keepdim=True)
         first = _extend(x1, centre)
-        S = _similarities(first, first if x2 is None else _extend(x2, centre))
+        distances = _similarities(first, first if x2 is None else _extend(x2, centre)).mul_(-2).clamp_min_(0)
         if x2 is None:
-            S = _with_itself(S)
-            S.diagonal(dim1=-2, dim2=-1).zero_()
-        return S.mul_(-2).clamp_min_(0)
+            distances = _symmetric(distances)
+            distances.diagonal(dim1=-2, dim2=-1).zero_()
+        return distances
 
 
 class RBFBlock(NamedTuple):
@@ -112,11 +112,11 @@ def rbf_block(
         centre = first.mean(dim=-2, keepdim=True)
         rows, b = _extend(x, centre), _extend(first, centre)
     # Exponents in powers of two.
-    S = _similarities(b, rows, _LOG2_E * lengthscale.pow(-2))
-    K = (_with_itself(S) if symmetric else S).clamp_(LOWEST_EXPONENT, 0)
+    K = _similarities(b, rows, _LOG2_E * lengthscale.pow(-2)).clamp_(LOWEST_EXPONENT, 0)
     if isinstance(first, int):
         K.diagonal(dim1=-2, dim2=-1).zero_()
-    return RBFBlock(K.exp2_().mul_(scale[..., None, None]), b, rows)
+    K.exp2_().mul_(scale[..., None, None])
+    return RBFBlock(_symmetric(K) if symmetric else K, b, rows)
 
 
 class RBFGradient(NamedTuple):

@@ -69,9 +69,8 @@ def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_fl
         targets: Training targets, ``(members, outputs, n)``.
         noise_floor: Smallest noise variance allowed.
     """
-    members, n, _ = rows.shape
-    require_gram_memory(members, n, 4, targets.dtype, rows.device)
-    with limit_threads(n):
+    require_gram_memory(rows, 4, targets.dtype)
+    with limit_threads(rows.shape[1]):
         gram, normaliser = normalised_gram(kernel, rows.to(targets.dtype), targets.dtype)
         fit = fit_by_evidence(gram, targets, noise_floor)
     return Guide(kernel, normaliser, fit.scale, fit.noise, gram, targets, fit.log_evidence, fit.scale)
@@ -130,12 +129,11 @@ def fit_class_guide(
         seed: Of the random halvings.
         dtype: Precision of the algebra.
     """
-    members, n, _ = rows.shape
-    require_gram_memory(members, n, 6, dtype, rows.device)
+    require_gram_memory(rows, 6, dtype)
     gram, normaliser = normalised_gram(kernel, rows, dtype)
     targets = label_targets(labels, n_classes, likelihood, dtype)
     noise, scales, factors = torch.full_like(normaliser, NOISE_START), torch.tensor(_SCALES).to(gram), _NOISE_FACTORS
-    grid = scales.expand(members, -1)
+    grid = scales.expand(len(rows), -1)
     if likelihood is ClassLikelihood.GAUSSIAN:
         fit = fit_by_evidence(gram, targets.values, NOISE_START)
         # One pair for all classes: the geometric mean of theirs.

@@ -65,13 +65,14 @@ class PrecomputedGram:
         return torch.as_tensor(lines[np.ix_(back, back)], device=rows.device)
 
 
-def require_gram_memory(members: int, n: int, copies: int, dtype: torch.dtype, device: torch.device) -> None:
-    """Refuse a Gram matrix of n rows that does not fit into memory several times."""
+def require_gram_memory(rows: Tensor, copies: int, dtype: torch.dtype) -> None:
+    """Refuse rows ``(members, n, d)`` whose Gram matrices do not fit into memory several times."""
+    members, n = rows.shape[:2]
     require_memory(
         copies * members * tensor_bytes(n, n, dtype=dtype),
         what=f"the guide's kernel matrix of {n} rows",
         remedy="Train on fewer rows.",
-        device=device,
+        device=rows.device,
     )
 
 

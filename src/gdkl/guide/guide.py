@@ -182,7 +182,7 @@ class Guide:
         Args:
             rows: The training rows and after them the further ones, ``(members, n + more, d)``.
         """
-        require_gram_memory(*rows.shape[:2], 4, self.gram.dtype, rows.device)
+        require_gram_memory(rows, 4, self.gram.dtype)
         return replace(self, gram=self.kernel.gram(rows).to(self.gram) / self.normaliser[..., None, None])
 
     @torch.no_grad()

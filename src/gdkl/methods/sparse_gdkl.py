@@ -36,6 +36,7 @@ def fit_sparse_gdkl(
         beta: Weight of the KL term.
         held_out: Rows that are not in ``source``, which the noise of predictions comes from; None to keep the learned.
     """
+
     def prepare(step: int, batch: Batch) -> Marginals:
         return guide.batch_posterior(batch.rows, batch.targets, batch.index)
 
