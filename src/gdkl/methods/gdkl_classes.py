@@ -138,7 +138,7 @@ def fit_gdkl_classes(
         guided=True,
         rows_a_step=used,
         more_bytes=data.members * latents,
-        start=(lambda model: start_from(model, data, guide.scale[:, 0])) if start_at_guide else None,
+        start=(lambda model: start_from(model, data, guide.scale)) if start_at_guide else None,
         finish=lambda model, features: condition_classes(model, features, data, guide.label_noise_factor),
     )
 
@@ -193,4 +193,4 @@ def start_from(model: DeepKernel, data: ClassData, scale: Tensor) -> None:
     mean_distance = squared_distances(features).sqrt().sum(dim=(-2, -1)) / (data.n * (data.n - 1))
     lengthscale = mean_distance.clamp_min(1e-3)[:, None, None, None].expand_as(kernel.base_kernel.lengthscale)
     kernel.base_kernel.initialize(lengthscale=lengthscale.clone())
-    kernel.initialize(outputscale=scale[:, None].expand_as(kernel.outputscale).clone())
+    kernel.initialize(outputscale=scale.expand_as(kernel.outputscale).clone())
