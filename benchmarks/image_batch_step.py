@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 import gdkl
-from gdkl.guide import fit_class_batch_guide
+from gdkl.guide import fixed_class_guide
 from gdkl.methods import SparseOptions, fit_sparse_dkl_classes, fit_sparse_gdkl_classes
 from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
@@ -49,9 +49,7 @@ def main() -> None:
         images, labels, arguments.batch_size, 0, means=(0.5,) * 3, deviations=(0.25,) * 3, device=device
     )
     subset = source.sample(500, 0)
-    guide = fit_class_batch_guide(
-        guide_kernel(GuideName(arguments.guide), IMAGE), subset.rows, subset.targets, CLASSES, scale=25.0
-    )
+    guide = fixed_class_guide(guide_kernel(GuideName(arguments.guide), IMAGE), subset.rows, CLASSES, 25.0)
 
     def network(columns: int) -> ImageFeatures:
         net = WideResNet(arguments.depth, arguments.widen_factor, 0.3)

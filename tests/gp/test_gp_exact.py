@@ -37,7 +37,7 @@ def test_condition_is_the_textbook_posterior(n1, n2, noise, seed):
     x2[0] = x1[0]  # a held-out row equal to an observed one
     a, b = x1.numpy(), x2.numpy()
     mean, covariance = dense.posterior(dense.rbf(a, a), dense.rbf(b, a), dense.rbf(b, b), y1.numpy(), noise)
-    K = torch.as_tensor(np.concatenate([dense.rbf(a, a), dense.rbf(b, a)]))
+    K = torch.as_tensor(np.concatenate([dense.rbf(a, a), dense.rbf(a, b)], axis=1))
     q = condition(K, torch.ones(n2, dtype=torch.float64), y1, torch.tensor(noise, dtype=torch.float64), name="K")
     np.testing.assert_allclose(q.mean, mean, atol=1e-9)
     np.testing.assert_allclose(q.variance, np.diag(covariance), atol=1e-9)
@@ -162,7 +162,7 @@ def test_the_leading_block_is_a_part_of_the_gram_and_passes_gradcheck(columns):
     scale = _random(2, 2, seed=3).exp().requires_grad_()
     x.requires_grad_()
     K = scaled_rbf(x, None, lengthscale, scale)
-    torch.testing.assert_close(leading_rbf(x, 4, lengthscale, scale), K[..., :4], rtol=0, atol=1e-14)
+    torch.testing.assert_close(leading_rbf(x, 4, lengthscale, scale), K[..., :4, :], rtol=0, atol=1e-14)
     assert torch.equal(leading_rbf(x, 4, lengthscale, scale)[0, 0].diagonal(), scale[0, 0].expand(4))
     assert torch.autograd.gradcheck(lambda *inputs: leading_rbf(inputs[0], 4, *inputs[1:]), (x, lengthscale, scale))
 
@@ -269,7 +269,7 @@ def test_rows_far_apart_have_no_covariance_and_no_gradient(dtype):
 def test_the_leading_block_of_any_kernel_comes_from_gpytorch():
     kernel = GPyTorchKernel(gpytorch.kernels.MaternKernel(nu=2.5).double())
     x = _random(5, 3)
-    torch.testing.assert_close(kernel.leading(x, 2), kernel.gram(x)[:, :2])
+    torch.testing.assert_close(kernel.leading(x, 2), kernel.gram(x)[:2])
 
 
 def test_gradients_of_the_rbf_keep_their_digits_far_from_the_origin():

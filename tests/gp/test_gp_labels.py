@@ -10,11 +10,11 @@ from gpytorch.likelihoods import DirichletClassificationLikelihood
 import dense
 from gdkl.gp import (
     ClassLikelihood,
+    ExactPosterior,
     GPyTorchKernel,
     Marginals,
     base_samples,
     class_log_probs,
-    condition_on_labels,
     label_targets,
     leave_one_out,
     rbf_kernel,
@@ -30,6 +30,10 @@ def _problem(n=15, classes=3, seed=0):
     labels = torch.randint(classes, (1, n), generator=generator)
     labels[0, :classes] = torch.arange(classes)
     return x, labels
+
+
+def _condition(kernel, x, targets, noise):
+    return ExactPosterior.condition(kernel, x, targets.values, noise, row_noise=targets.noise, name="a test")
 
 
 def test_dirichlet_targets_are_gpytorchs():
@@ -61,13 +65,13 @@ def test_leaving_one_out_is_conditioning_on_all_others():
     targets = label_targets(labels, 3, DIRICHLET)
     kernel = GPyTorchKernel(rbf_kernel((1, 3)).double())
     noise = torch.tensor([[0.1, 0.2, 0.3]], dtype=torch.float64)
-    posterior = condition_on_labels(kernel, x, targets, noise, name="a test")
-    left_out = leave_one_out(posterior.factor, posterior.weights, targets, noise)
+    posterior = _condition(kernel, x, targets, noise)
+    left_out = leave_one_out(posterior.factor, targets, noise)
     assert torch.equal(left_out.noise, noise)
     for row in range(15):
         others = [index for index in range(15) if index != row]
         some = type(targets)(*(value[..., others] for value in targets))
-        mean, variance = condition_on_labels(kernel, x[:, others], some, noise, name="a test").marginals(x[:, [row]])
+        mean, variance = _condition(kernel, x[:, others], some, noise).marginals(x[:, [row]])
         torch.testing.assert_close(left_out.latents.mean[..., row], mean[..., 0])
         torch.testing.assert_close(left_out.latents.variance[..., row], variance[..., 0])
 
@@ -79,7 +83,7 @@ def test_posterior_is_the_textbook_one_with_a_noise_a_row_and_class():
     kernel.outputscale = torch.tensor([[1.0, 2.0, 3.0]])
     kernel.base_kernel.lengthscale = torch.tensor([0.5, 1.0, 2.0]).reshape(1, 3, 1, 1)
     noise = torch.tensor([[0.1, 0.2, 0.3]], dtype=torch.float64)
-    posterior = condition_on_labels(GPyTorchKernel(kernel), x, targets, noise, name="a test")
+    posterior = _condition(GPyTorchKernel(kernel), x, targets, noise)
     new = torch.randn(1, 4, 2, dtype=torch.float64)
     mean, variance = posterior.marginals(new)
     for c in range(3):

@@ -11,7 +11,6 @@ import dense
 from gdkl import infinite
 from gdkl.gp import ClassLikelihood, Split
 from gdkl.guide import (
-    STUDENT_MULTIPLE,
     as_kernel_function,
     fit_class_guide,
     image_guides,
@@ -43,7 +42,7 @@ def _textbook(guide, K, split, label):
         K[np.ix_(one, one)],
         K[np.ix_(two, one)],
         K[np.ix_(two, two)],
-        guide.targets.values[0, label, one].numpy(),
+        guide.targets[0, label, one].numpy(),
         float(guide.noise),
     )
     return mean, np.diag(covariance)
@@ -83,9 +82,9 @@ def test_left_out_rows_are_predicted_at_the_guides_own_scale():
     K = float(guide.own_scale) * guide.gram[0].numpy()
     others = np.arange(1, 40)
     for c in range(3):
-        noise = np.diag(float(guide.label_share) * guide.targets.noise[0, c].numpy() + float(guide.noise))
+        noise = np.diag(float(guide.label_noise_factor) * guide.label_noise[0, c].numpy() + float(guide.noise))
         inverse = np.linalg.inv((K + noise)[np.ix_(others, others)])
-        mean = K[0, others] @ inverse @ guide.targets.values[0, c, others].numpy()
+        mean = K[0, others] @ inverse @ guide.targets[0, c, others].numpy()
         np.testing.assert_allclose(latents.mean[0, c, 0], mean, atol=1e-8)
         variance = K[0, 0] - K[0, others] @ inverse @ K[others, 0]
         np.testing.assert_allclose(latents.variance[0, c, 0], variance, atol=1e-8)
@@ -96,21 +95,21 @@ def test_the_predictor_carries_both_noises_at_its_own_scale():
     mean, variance = guide.predictor(x).marginals(x[:, :5])
     K = float(guide.own_scale) * guide.gram[0].numpy()
     for c in range(3):
-        noise = np.diag(float(guide.label_share) * guide.targets.noise[0, c].numpy() + float(guide.noise))
+        noise = np.diag(float(guide.label_noise_factor) * guide.label_noise[0, c].numpy() + float(guide.noise))
         inverse = np.linalg.inv(K + noise)
-        np.testing.assert_allclose(mean[0, c], K[:5] @ inverse @ guide.targets.values[0, c].numpy(), atol=1e-8)
+        np.testing.assert_allclose(mean[0, c], K[:5] @ inverse @ guide.targets[0, c].numpy(), atol=1e-8)
         np.testing.assert_allclose(variance[0, c], np.diag(K[:5, :5] - K[:5] @ inverse @ K[:5].T), atol=1e-8)
 
 
 def test_the_scale_is_the_best_on_held_out_labels_times_the_rule():
     _, _, guide = _guide()
     best = max(guide.curve, key=guide.curve.get)
-    assert float(guide.scale) == STUDENT_MULTIPLE * best
-    if float(guide.label_share) == 1:
+    assert float(guide.scale) == best
+    if float(guide.label_noise_factor) == 1:
         assert float(guide.own_scale) == best
-        assert float(guide.held_out_log_likelihood) == pytest.approx(guide.curve[best])
+        assert float(guide.score) == pytest.approx(guide.curve[best])
     else:
-        assert float(guide.held_out_log_likelihood) > 0.95 * guide.curve[best]
+        assert float(guide.score) > 0.95 * guide.curve[best]
     # A hill: far too small and far too large a scale both predict badly.
     assert guide.curve[0.25] < guide.curve[best] - 0.02
     assert guide.curve[2.0**14] < guide.curve[best] - 0.02
@@ -123,8 +122,8 @@ def test_sure_labels_lose_their_variances_and_doubtful_ones_keep_them():
     kernel = as_kernel_function(infinite.mlp(2))
     sure = fit_class_guide(kernel, x, (x[..., 0] > 0).long(), 2)
     doubtful = fit_class_guide(kernel, x, torch.randint(2, (1, 120), generator=generator), 2)
-    assert float(sure.label_share) < 1
-    assert float(doubtful.label_share) == 1
+    assert float(sure.label_noise_factor) < 1
+    assert float(doubtful.label_noise_factor) == 1
 
 
 def test_a_scale_may_be_given():
@@ -136,7 +135,7 @@ def test_as_regression_scale_and_noise_are_by_evidence():
     _, _, guide = _guide(likelihood=ClassLikelihood.GAUSSIAN)
     assert float(guide.scale) == float(guide.own_scale)
     assert float(guide.noise) >= 0.0174
-    assert not guide.targets.noise.any()
+    assert not guide.label_noise.any()
 
 
 def test_one_seed_one_choice():
@@ -176,8 +175,10 @@ def test_image_guides_see_images_and_dense_ones_see_them_flat():
     )
     images = torch.randn(4, *shape, dtype=torch.float64)
     flat = images.flatten(1)
-    assert takes_images(conv, shape)
-    assert not takes_images(infinite.mlp(1), shape)
+    assert takes_images(conv)
+    assert takes_images(infinite.wide_resnet(blocks=1))
+    assert takes_images(infinite.Sequential(infinite.Flatten(), infinite.mlp(1)))
+    assert not takes_images(infinite.Residual(infinite.mlp(1), infinite.mlp(0)))
     kernel = image_kernel_function(conv, shape)
     torch.testing.assert_close(kernel.gram(flat), conv.kernel(images))
     torch.testing.assert_close(kernel.cross(flat[:2], flat), conv.kernel(images[:2], images))
@@ -187,8 +188,9 @@ def test_image_guides_see_images_and_dense_ones_see_them_flat():
     torch.testing.assert_close(plain.gram(flat), flat[:, :1] * flat[:, :1].T)
     rbf = gpytorch.kernels.RBFKernel().double()
     assert image_kernel_function(rbf, shape).gram(flat).shape == (4, 4)
-    with pytest.raises(DataError, match="does not take images"):
-        takes_images(infinite.Sequential(infinite.Conv2d(3, padding="same"), infinite.ReLU()), (1, 4, 4))
+    open_ended = infinite.Sequential(infinite.Conv2d(3, padding="same"), infinite.ReLU())
+    with pytest.raises(DataError, match=r"does not take images of shape \(1, 4, 4\).*Flatten"):
+        image_kernel_function(open_ended, (1, 4, 4))
 
 
 def test_a_kernel_without_variance_is_refused():

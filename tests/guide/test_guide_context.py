@@ -1,65 +1,54 @@
-"""What the guide believes about all rows ahead is what it would say of each, given rows that it is not one of."""
+"""Precomputed marginals are what the guide believes of each row, given rows that it is not one of."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from gdkl.gp import ClassLikelihood, ExactPosterior, ScaledKernel, label_targets
-from gdkl.guide import (
-    BatchGuide,
-    ClassBatchGuide,
-    OnlineGram,
-    PrecomputedGram,
-    as_kernel_function,
-    ask_class_contexts,
-    ask_contexts,
-)
 from gdkl.guide.context import context_size
-from gdkl.infinite import mlp
 from gdkl.numerics import OptionError
+from guide.test_guide_batch import KERNEL, guide_of
 
-KERNEL = as_kernel_function(mlp(2))
 N = 31
 
 
 def setting(outputs=2):
     x = torch.randn(N, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = torch.stack([x.sum(dim=-1), x[:, 0].sin()])[:outputs]
-    scale, noise = torch.tensor([1.5, 0.7]).double()[:outputs], torch.tensor([0.1, 0.3]).double()[:outputs]
-    return x, y, BatchGuide(OnlineGram(KERNEL), 2.0, scale, noise, torch.zeros(outputs))
+    return x, y, guide_of([1.5, 0.7][:outputs], [0.1, 0.3][:outputs], normaliser=2.0)
 
 
-def test_every_row_is_asked_given_a_context_without_it():
+def test_every_row_is_predicted_from_a_context_without_it():
     x, y, guide = setting()
-    asked = ask_contexts(guide, lambda index: (x[index], y[:, index]), N, seed=3)
+    table = guide.precompute_marginals(lambda index: (x[index], y[:, index]), N, seed=3)
     size = context_size(N)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(3))
     contexts = order[:size], order[size : 2 * size]
     answers = []
     for context in contexts:
-        kernel = ScaledKernel(KERNEL, (guide.scale / guide.normaliser)[None])
-        posterior = ExactPosterior.condition(kernel, x[context][None], y[:, context][None], guide.noise[None], name="t")
+        kernel = ScaledKernel(KERNEL, guide.scale / guide.normaliser)
+        posterior = ExactPosterior.condition(kernel, x[context][None], y[:, context][None], guide.noise, name="t")
         answers.append(posterior.marginals(x[None]))
+    everything = table.batch_posterior(x, y, torch.arange(N))
     for row in range(N):
         allowed = [which for which in range(2) if row not in contexts[which].tolist()]
         agrees = [
-            torch.allclose(asked.beliefs.mean[:, row], answers[which].mean[0, :, row])
-            and torch.allclose(asked.beliefs.variance[:, row], answers[which].variance[0, :, row])
+            torch.allclose(everything.mean[0, :, row], answers[which].mean[0, :, row])
+            and torch.allclose(everything.variance[0, :, row], answers[which].variance[0, :, row])
             for which in allowed
         ]
         assert any(agrees)
-    p = asked.posterior(x[:0], y[:, :0], torch.tensor([4, 2]))
-    torch.testing.assert_close(p.mean[0], asked.beliefs.mean[:, [4, 2]])
+    p = table.batch_posterior(x[:0], y[:, :0], torch.tensor([4, 2]))
+    torch.testing.assert_close(p.mean, everything.mean[..., [4, 2]])
 
 
 @pytest.mark.parametrize("likelihood", list(ClassLikelihood))
 def test_labels_carry_their_own_variances(likelihood: ClassLikelihood):
     x, y, _ = setting()
     labels = (y[0] > 0).long()
-    guide = ClassBatchGuide(OnlineGram(KERNEL), 2.0, 1.5, 0.1, 2, likelihood)
-    asked = ask_class_contexts(guide, lambda index: (x[index], labels[index]), N, 3, torch.float64)
+    guide = guide_of([1.5], [0.1], normaliser=2.0, outputs=2, likelihood=likelihood)
+    table = guide.precompute_marginals(lambda index: (x[index], labels[index]), N, 3, torch.float64)
     size = context_size(N, 2)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(3))
     answers = []
@@ -71,9 +60,9 @@ def test_labels_carry_their_own_variances(likelihood: ClassLikelihood):
             solved = torch.linalg.solve(K + torch.diag(own[c] + 0.1), torch.cat([values[c][:, None], across.mT], dim=1))
             variance = 0.75 * KERNEL.diagonal(x) - (across * solved[:, 1:].mT).sum(dim=-1)
             answers.append((across @ solved[:, 0], variance))
-    # Rows of the first context are asked given the second, and the other way round.
+    # Rows of the first context are predicted from the second, and the other way round.
     for rows, given in ((order[:size], 1), (order[size : 2 * size], 0)):
-        p = asked.posterior(x[rows], labels[rows], rows)
+        p = table.batch_posterior(x[rows], labels[rows], rows)
         assert p.mean.dtype == torch.float64
         for c in range(2):
             mean, variance = answers[2 * given + c]
@@ -86,11 +75,10 @@ def test_many_classes_have_smaller_contexts():
     assert context_size(10**6, 2) == context_size(10**6)
 
 
-def test_what_cannot_be_asked_ahead_is_refused():
+def test_what_was_precomputed_is_found_by_position_alone():
     x, y, guide = setting(1)
-    asked = ask_contexts(guide, lambda index: (x[index], y[:, index]), N, seed=3)
+    table = guide.precompute_marginals(lambda index: (x[index], y[:, index]), N, seed=3)
     with pytest.raises(OptionError, match="known positions"):
-        asked.posterior(x, y, None)
-    stored = BatchGuide(PrecomputedGram(np.eye(N)), 1.0, guide.scale, guide.noise, guide.log_evidence)
-    with pytest.raises(OptionError, match="can be evaluated"):
-        ask_contexts(stored, lambda index: (x[index], y[:, index]), N, seed=3)
+        table.batch_posterior(x, y, None)
+    with pytest.raises(OptionError, match="no rows"):
+        guide.precompute_marginals(lambda index: (x[index], y[:, index]), 0, seed=3)

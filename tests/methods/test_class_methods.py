@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import dense
 from gdkl import GdklError
 from gdkl.gp import ClassLikelihood, Marginals, Split
-from gdkl.guide import BothWays, as_kernel_function, fit_class_guide
+from gdkl.guide import as_kernel_function, fit_class_guide
 from gdkl.infinite import mlp
 from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes, fit_gdkl_classes
 from gdkl.methods.deep_kernel import build_deep_kernel
@@ -139,7 +139,7 @@ def test_the_guide_is_asked_about_each_half_in_turn():
     data = _data()
     guide = fit_class_guide(as_kernel_function(mlp()), data.rows, data.labels, 3, dtype=torch.float64)
     split = SplitSampler(23, 1, seed=3).draw(2)
-    answer = BothWays(guide).posterior(split)
+    answer = replace(guide, symmetric_splits=True).posterior(split)
     assert answer.mean.shape == (2, 1, 3, 23)
     there, back = guide.posterior(split), guide.posterior(Split(split.held_out, split.observed))
     torch.testing.assert_close(answer.mean, torch.cat([there.mean, back.mean], dim=-1))

@@ -16,7 +16,7 @@ from gdkl.methods.gdkl import guided_splits
 from gdkl.methods.guided_step import guided_step
 from gdkl.nets import MLP
 from gdkl.numerics import NotPositiveDefiniteError, shared_by_threads
-from gdkl.objectives import guided
+from gdkl.objectives import gaussian_term, guided
 from gdkl.training import Schedule, SplitSampler
 
 BETA = 0.7
@@ -90,7 +90,7 @@ def test_the_step_at_once_is_the_plain_reading(members, outputs, n):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
     # And the way that any other network and kernel goes.
     q, y, noise = model.split_marginals(data, split)
-    by_rooms = _gradients(model, guided(q, p, y, noise, BETA).value, weights)
+    by_rooms = _gradients(model, guided(q, p, gaussian_term(q, y, noise), BETA).value, weights)
     for one, other in zip(by_rooms, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
@@ -152,7 +152,7 @@ def test_a_network_of_lower_precision_than_the_algebra():
     model.network.float()
     single = TrainingData(data.rows.float(), data.targets)
     q, y, noise = model.split_marginals(single, split)
-    for value in (guided_step(model, single, split, p, BETA).value, guided(q, p, y, noise, BETA).value):
+    for value in (guided_step(model, single, split, p, BETA).value, guided(q, p, gaussian_term(q, y, noise), BETA).value):
         assert value.dtype == torch.float64
         for ours, wanted in zip(_gradients(model, value, torch.ones(2)), expected, strict=True):
             torch.testing.assert_close(ours.double(), wanted, rtol=2e-2, atol=1e-3)

@@ -12,7 +12,10 @@ from gdkl.objectives import (
     distillation,
     expected_negative_log_likelihood,
     gaussian_kl,
+    gaussian_term,
     guided,
+    guided_terms,
+    kl_term,
     marginal_likelihood,
     negative_log_predictive,
     predictive,
@@ -78,7 +81,7 @@ def _student(x1, x2, y1, log_lengthscale, log_scale, log_noise):
         return scaled_rbf(a, b, log_lengthscale.exp()[..., None, None], log_scale.exp())
 
     k22 = log_scale.exp()[..., None].expand(*log_scale.shape, x2.shape[-2])
-    return condition(torch.cat([kernel(x1, None), kernel(x2, x1)], dim=-2), k22, y1, log_noise.exp(), name="K")
+    return condition(torch.cat([kernel(x1, None), kernel(x1, x2)], dim=-1), k22, y1, log_noise.exp(), name="K")
 
 
 def test_guided_at_beta_one_is_the_papers_other_form_in_value_and_gradient():
@@ -92,7 +95,7 @@ def test_guided_at_beta_one_is_the_papers_other_form_in_value_and_gradient():
     ]
     noise = _t([[0.3, 0.2]])
     q = _student(x1, x2, y1, parameters[2], parameters[3], noise.log())
-    ours = guided(q, p, y2, noise, beta=1.0).value
+    ours = guided(q, p, gaussian_term(q, y2, noise), beta=1.0).value
 
     # The guide's belief once it has seen the label: precisions add.
     sn = noise.unsqueeze(-1)
@@ -112,7 +115,7 @@ def test_guided_at_beta_one_is_the_papers_other_form_in_value_and_gradient():
 
 
 OBJECTIVES = {
-    "guided": lambda q, p, y, noise: guided(q, p, y, noise, beta=0.7).value,
+    "guided": lambda q, p, y, noise: guided(q, p, gaussian_term(q, y, noise), beta=0.7).value,
     "distillation": lambda q, p, y, noise: distillation(q, p).value,
     "predictive": lambda q, p, y, noise: predictive(q, y, noise).value,
 }
@@ -128,6 +131,36 @@ def test_gradcheck_over_splits_with_duplicate_rows(name):
 
     start = [torch.full((1, 2), v, dtype=torch.float64, requires_grad=True) for v in (0.2, -0.1, -1.0)]
     assert torch.autograd.gradcheck(objective, (x1.requires_grad_(), x2.requires_grad_(), *start))
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_gradient_written_out_is_autograds(alone):
+    """For members with several outputs, and for one output without either dimension."""
+    generator = torch.Generator().manual_seed(5)
+    shape = (4,) if alone else (2, 3, 4)
+    mean, p_mean, y = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(3))
+    variance, p_variance = (torch.randn(shape, generator=generator, dtype=torch.float64).exp() for _ in range(2))
+    noise = torch.rand(shape[:-1], generator=generator, dtype=torch.float64) + 0.1
+    inputs = [value.requires_grad_() for value in (mean, variance, noise)]
+    q, p = Marginals(mean, variance), Marginals(p_mean, p_variance)
+    terms = guided_terms(q, p, y, noise, beta=0.7)
+
+    def stretched(value):
+        return value[None, None] if alone else value
+
+    q, p = (Marginals(*map(stretched, marginals)) for marginals in (q, p))
+    value, named = guided(q, p, gaussian_term(q, stretched(y), stretched(noise)), beta=0.7)
+    expected = (*named.values(), *torch.autograd.grad(value.sum(), inputs))
+    for ours, other in zip(terms, expected, strict=True):
+        torch.testing.assert_close(ours, other.reshape(ours.shape), rtol=1e-12, atol=1e-14)
+
+
+def test_further_terms_have_a_name_and_a_weight():
+    q = Marginals(torch.zeros(2, 1, 3), torch.ones(2, 1, 3))
+    p = Marginals(torch.ones(2, 1, 3), torch.ones(2, 1, 3))
+    value, terms = guided(q, p, torch.ones(2), 0.5, kl_unlabelled=(kl_term(q, p), 3.0))
+    assert list(terms) == ["ell", "kl", "kl_unlabelled"]
+    torch.testing.assert_close(value, torch.full((2,), 1 + 0.5 * 0.5 + 3 * 0.5))
 
 
 def test_gradcheck_of_the_evidence_with_duplicate_rows():

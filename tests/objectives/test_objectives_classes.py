@@ -8,7 +8,7 @@ import torch
 from torch.autograd import gradcheck
 
 from gdkl.gp import Marginals, base_samples
-from gdkl.objectives import cross_entropy, gaussian_kl, guided_classes, sampled_log_likelihood
+from gdkl.objectives import cross_entropy, gaussian_kl, guided, predictive_label_term, sampled_log_likelihood
 
 
 def _case(members=2, classes=3, n=4):
@@ -17,6 +17,10 @@ def _case(members=2, classes=3, n=4):
     variance = torch.rand(members, classes, n, generator=generator, dtype=torch.float64) + 0.2
     labels = torch.randint(classes, (members, n), generator=generator)
     return mean, variance, labels, base_samples(16, classes, seed=5)
+
+
+def _guided(q, p, labels, base, beta):
+    return guided(q, p, predictive_label_term(q, labels, base), beta)
 
 
 def _plain(mean, variance, labels, base):
@@ -36,7 +40,7 @@ def test_the_gradient_is_right():
     inputs = (mean.requires_grad_(), variance.requires_grad_())
     assert gradcheck(lambda m, v: sampled_log_likelihood(Marginals(m, v), labels, base), inputs)
     p = Marginals(torch.zeros_like(mean), torch.ones_like(mean))
-    assert gradcheck(lambda m, v: guided_classes(Marginals(m, v), p, labels, base, 0.7).value, inputs)
+    assert gradcheck(lambda m, v: _guided(Marginals(m, v), p, labels, base, 0.7).value, inputs)
 
 
 def test_hopeless_labels_keep_a_finite_value_and_gradient():
@@ -51,7 +55,7 @@ def test_hopeless_labels_keep_a_finite_value_and_gradient():
 def test_guided_is_its_terms_and_the_kl_is_a_mean_over_classes():
     mean, variance, labels, base = _case()
     q, p = Marginals(mean, variance), Marginals(0 * mean, 1 + 0 * variance)
-    objective = guided_classes(q, p, labels, base, beta=2.0)
+    objective = _guided(q, p, labels, base, beta=2.0)
     torch.testing.assert_close(objective.terms["kl"], gaussian_kl(q, p).mean(dim=(1, 2)))
     torch.testing.assert_close(objective.terms["ell"], -_plain(mean, variance, labels, base).mean(dim=1))
     torch.testing.assert_close(objective.value, objective.terms["ell"] + 2 * objective.terms["kl"])
@@ -60,7 +64,7 @@ def test_guided_is_its_terms_and_the_kl_is_a_mean_over_classes():
 def test_rows_without_a_label_count_in_the_kl_alone():
     mean, variance, labels, base = _case()
     q, p = Marginals(mean, variance), Marginals(0 * mean, 1 + 0 * variance)
-    objective = guided_classes(q, p, labels[:, :3], base, beta=2.0)
+    objective = _guided(q, p, labels[:, :3], base, beta=2.0)
     torch.testing.assert_close(objective.terms["kl"], gaussian_kl(q, p).mean(dim=(1, 2)))
     torch.testing.assert_close(objective.terms["ell"], -_plain(mean, variance, labels, base)[:, :3].mean(dim=1))
 

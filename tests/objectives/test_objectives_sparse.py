@@ -10,8 +10,9 @@ from gdkl.objectives import (
     evidence_bound,
     expected_log_softmax,
     gaussian_kl,
-    guided_softmax,
-    softmax_evidence_bound,
+    gaussian_term,
+    guided,
+    softmax_term,
 )
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -42,7 +43,7 @@ def test_expected_log_softmax_and_its_gradient():
 def test_guided_softmax_averages_the_kl_over_classes_and_rows():
     mean, variance, labels, base = setting()
     q, p = Marginals(mean, variance), Marginals(normal(1, 3, 4), normal(1, 3, 4).exp())
-    value, terms = guided_softmax(q, p, labels, base, 0.1)
+    value, terms = guided(q, p, softmax_term(q, labels, base), 0.1)
     torch.testing.assert_close(terms["kl"], gaussian_kl(q, p).mean(dim=(-2, -1)))
     torch.testing.assert_close(value, terms["ell"] + 0.1 * terms["kl"])
 
@@ -50,8 +51,10 @@ def test_guided_softmax_averages_the_kl_over_classes_and_rows():
 def test_bounds_share_the_kl_of_u_over_all_rows():
     mean, variance, labels, base = setting()
     q, kl = Marginals(mean, variance), torch.tensor([[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]]).double()
-    value, terms = evidence_bound(q, mean.detach(), torch.ones(2, 3).double(), kl, rows=10)
+    ell = gaussian_term(q, mean.detach(), torch.ones(2, 3).double())
+    value, terms = evidence_bound(ell, kl.mean(dim=-1), rows=10)
     assert terms["kl_u"].tolist() == pytest.approx([0.3, 0.1])
     torch.testing.assert_close(value, terms["ell"] + terms["kl_u"])
-    _, terms = softmax_evidence_bound(q, labels, base, kl, rows=10)
+    value, terms = evidence_bound(softmax_term(q, labels, base), kl.sum(dim=-1), rows=10, weight=0.5)
+    torch.testing.assert_close(value, terms["ell"] + 0.5 * terms["kl_u"])
     assert terms["kl_u"].tolist() == pytest.approx([0.9, 0.3])

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from gdkl.guide import as_kernel_function, fit_batch_guide
+from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
 from gdkl.methods import SparseOptions, fit_sparse_gdkl
 from gdkl.nets import MLP
@@ -26,7 +26,7 @@ def fit(folder=None, callbacks=(), every_steps=1):
     rows = torch.randn(64, 3, generator=generator)
     targets = rows.sum(dim=-1).sin().double()[None]
     source = TensorBatches(rows, targets, 16, seed=1)
-    guide = fit_batch_guide(as_kernel_function(mlp(1)), rows, targets)
+    guide = fit_guide(as_kernel_function(mlp(1)), rows[None], targets[None]).for_batches()
     checkpoint = None
     if folder is not None:
         checkpoint = RotatingCheckpoint(

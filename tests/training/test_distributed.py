@@ -13,11 +13,11 @@ import torch
 
 import training.two_processes as runs
 from gdkl.gp import Marginals
-from gdkl.guide import as_kernel_function, fit_batch_guide, fit_class_batch_guide
+from gdkl.guide import as_kernel_function, fit_guide, fixed_class_guide
 from gdkl.infinite import mlp
 from gdkl.methods.sparse_deep_kernel import build_sparse_deep_kernel
 from gdkl.methods.sparse_gdkl import softmax_samples
-from gdkl.objectives import guided, guided_softmax
+from gdkl.objectives import gaussian_term, guided, softmax_term
 from gdkl.training import TensorBatches, World, seeded
 from gdkl.training.distributed import average_gradients, local_device
 
@@ -46,9 +46,9 @@ def accumulated(kind):
     with seeded(3, torch.device("cpu")):
         model = build_sparse_deep_kernel(sources[0], 1 if kind == "numbers" else 2, settings[0]).train()
     if kind == "numbers":
-        guide = fit_batch_guide(kernel, rows, targets)
+        guide = fit_guide(kernel, rows[None], targets[None]).for_batches()
     else:
-        guide = fit_class_batch_guide(kernel, rows, labels, 2, scale=4.0)
+        guide = fixed_class_guide(kernel, rows, 2, 4.0)
         model.noise.requires_grad_(False)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.Adam(parameters, lr=1e-2, betas=(0.9, settings[0].schedule.memory), fused=True)
@@ -59,13 +59,13 @@ def accumulated(kind):
         optimiser.zero_grad(set_to_none=True)
         for rank in range(2):
             batch = sources[rank].batch(step)
-            p = guide.posterior(batch.rows, batch.targets, batch.index)
+            p = guide.batch_posterior(batch.rows, batch.targets, batch.index)
             q: Marginals = model.marginals(batch.rows)
             if kind == "numbers":
-                value = guided(q, p, batch.targets[None], model.noise(), 0.1).value
+                value = guided(q, p, gaussian_term(q, batch.targets[None], model.noise()), 0.1).value
             else:
                 base = softmax_samples(batch, 2, settings[rank], step)
-                value = guided_softmax(q, p, batch.targets[None], base, 0.1).value
+                value = guided(q, p, softmax_term(q, batch.targets[None], base), 0.1).value
             (value.sum() / 2).backward()
             if rank == 0:
                 losses.append(float(value.detach()))

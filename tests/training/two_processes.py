@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from gdkl.guide import as_kernel_function, fit_batch_guide, fit_class_batch_guide
+from gdkl.guide import as_kernel_function, fit_guide, fixed_class_guide
 from gdkl.infinite import mlp
 from gdkl.methods import SparseOptions, fit_sparse_gdkl, fit_sparse_gdkl_classes
 from gdkl.nets import MLP
@@ -41,10 +41,10 @@ def fit(kind, world=ALONE, callbacks=()):
     kernel = as_kernel_function(mlp(1))
     if kind == "numbers":
         source = TensorBatches(rows, targets, BATCH, 5, world)
-        guide = fit_batch_guide(kernel, rows, targets)
+        guide = fit_guide(kernel, rows[None], targets[None]).for_batches()
         return fit_sparse_gdkl(source, guide, options(world, callbacks), beta=0.1)
     source = TensorBatches(rows, labels, BATCH, 5, world)
-    guide = fit_class_batch_guide(kernel, rows, labels, 2, scale=4.0)
+    guide = fixed_class_guide(kernel, rows, 2, 4.0)
     return fit_sparse_gdkl_classes(source, guide, options(world, callbacks), beta=0.1)
 
 

@@ -1,6 +1,6 @@
 """Gaussian-process algebra that knows no network: kernels, noise, exact and inducing-point posteriors."""
 
-from gdkl.gp.conditioning import RELATIVE_VARIANCE_FLOOR, Marginals, condition, evidence_terms
+from gdkl.gp.conditioning import condition, evidence_terms
 from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
 from gdkl.gp.inducing_start import cluster_centres, start_kernel
 from gdkl.gp.kernels import (
@@ -19,15 +19,14 @@ from gdkl.gp.labels import (
     add_diagonal,
     base_samples,
     class_log_probs,
-    condition_on_labels,
     label_targets,
     leave_one_out,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import LOWEST_EXPONENT, leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.solver import RELATIVE_VARIANCE_FLOOR, Marginals, Solver, floor_variance
 from gdkl.gp.sparse import InducingPoints, SparsePosterior
 from gdkl.gp.split_posterior import (
-    condition_block,
     members_apart,
     rbf_split_posterior,
     split_posterior_backward,
@@ -50,6 +49,7 @@ __all__ = [
     "Marginals",
     "Noise",
     "ScaledKernel",
+    "Solver",
     "SparsePosterior",
     "Split",
     "add_diagonal",
@@ -57,9 +57,8 @@ __all__ = [
     "class_log_probs",
     "cluster_centres",
     "condition",
-    "condition_block",
-    "condition_on_labels",
     "evidence_terms",
+    "floor_variance",
     "is_softplus_rbf",
     "label_targets",
     "leading_rbf",

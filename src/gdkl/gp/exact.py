@@ -1,9 +1,4 @@
-"""Exact Gaussian-process posteriors as short dense algebra over batches.
-
-Shapes: a batch ``(...)`` is ``(members, outputs)`` in training; targets are ``(..., n)`` and kernels
-``(..., n, n)``. Symbols follow the paper: K₁₁ over the observed half D1, K₂₁ between the held-out half D2 and
-D1, k₂₂ the prior variances on D2, σ² the noise.
-"""
+"""A Gaussian process conditioned on all of its training rows, and how rows are picked by a split."""
 
 from __future__ import annotations
 
@@ -12,9 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gdkl.gp.conditioning import Marginals, add_noise, floor_variance
 from gdkl.gp.kernels import KernelFunction
-from gdkl.numerics import cholesky
+from gdkl.gp.solver import Marginals, Solver, floor_variance
 
 
 class Split(NamedTuple):
@@ -28,11 +22,11 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
     """Pick rows for each member: ``rows[m, index[m]]``.
 
     Args:
-        rows: Shape ``(members, n, ...)``.
-        index: Shape ``(members, k)``.
+        rows: ``(members, n, ...)``.
+        index: ``(members, k)``.
 
     Returns:
-        Shape ``(members, k, ...)``.
+        ``(members, k, ...)``.
     """
     if len(rows) == 1:
         return rows[0].index_select(0, index[0]).unsqueeze(0)
@@ -44,11 +38,11 @@ def take_targets(targets: Tensor, index: Tensor) -> Tensor:
     """Pick targets for each member: ``targets[m, :, index[m]]``.
 
     Args:
-        targets: Shape ``(members, outputs, n)``.
-        index: Shape ``(..., members, k)``.
+        targets: ``(members, outputs, n)``.
+        index: ``(..., members, k)``.
 
     Returns:
-        Shape ``(..., members, outputs, k)``.
+        ``(..., members, outputs, k)``.
     """
     if len(targets) == 1 and index.shape[:-1] == (1,):
         return targets[0].index_select(-1, index[0]).unsqueeze(0)
@@ -64,10 +58,10 @@ class ExactPosterior:
 
     Args:
         kernel: Kernel function over features.
-        features: Training features, shape ``(members, n, p)``.
-        noise: Noise variances, shape ``(members, outputs)``.
-        factor: Lower Cholesky factor of K + σ²I, shape ``(members, outputs, n, n)``.
-        weights: α, shape ``(members, outputs, n)``.
+        features: Training features, ``(members, n, p)``.
+        noise: Noise variances, ``(members, outputs)``.
+        factor: Lower Cholesky factor of K + σ²I, ``(members, outputs, n, n)``.
+        weights: α, ``(members, outputs, n)``.
     """
 
     def __init__(self, kernel: KernelFunction, features: Tensor, noise: Tensor, factor: Tensor, weights: Tensor):
@@ -78,44 +72,55 @@ class ExactPosterior:
         self.weights = weights
 
     @classmethod
+    @torch.no_grad()
     def condition(
-        cls, kernel: KernelFunction, features: Tensor, targets: Tensor, noise: Tensor, *, name: str
+        cls,
+        kernel: KernelFunction,
+        features: Tensor,
+        targets: Tensor,
+        noise: Tensor,
+        *,
+        row_noise: Tensor | None = None,
+        name: str,
     ) -> ExactPosterior:
-        """Condition on training features ``(members, n, p)`` and targets ``(members, outputs, n)``."""
-        with torch.no_grad():
-            K = kernel.gram(features.unsqueeze(-3)).expand(*targets.shape, targets.shape[-1])
-            factor = cholesky(add_noise(K, noise), name=name)
-            weights = torch.cholesky_solve(targets.unsqueeze(-1), factor).squeeze(-1)
+        """Condition on training rows.
+
+        Args:
+            kernel: Kernel function over features.
+            features: ``(members, n, p)``.
+            targets: ``(members, outputs, n)``.
+            noise: Noise variances, ``(members, outputs)``.
+            row_noise: What each target has beside them, shape of the targets: the variances that labels carry.
+            name: What the matrix is, for numerical errors.
+        """
+        K = kernel.gram(features.unsqueeze(-3)).expand(*targets.shape, targets.shape[-1])
+        on_diagonal = noise.unsqueeze(-1) if row_noise is None else noise.unsqueeze(-1) + row_noise
+        solver = Solver.of(K, on_diagonal, name=name)
+        parts = features, noise, solver.L, solver.weights(targets)
         # Row-major throughout: a posterior read back from a file then rounds as this one does, bit for bit.
-        return cls(kernel, features.detach().contiguous(), noise.detach(), factor.contiguous(), weights.contiguous())
+        return cls(kernel, *(part.detach().contiguous() for part in parts))
 
     @torch.no_grad()
     def marginals(self, features: Tensor) -> Marginals:
-        """Latent marginals at new features ``(members, m, p)``: shape ``(members, outputs, m)`` each."""
-        cross, whitened = self._project(features)
-        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
+        """Latent marginals at new features ``(members, m, p)``: ``(members, outputs, m)`` each."""
+        mean, whitened = self._project(features)
         prior = self.kernel.diagonal(features.unsqueeze(-3)).expand(mean.shape)
         return Marginals(mean, floor_variance(prior - whitened.square().sum(dim=-2), prior))
 
     @torch.no_grad()
     def covariance(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Latent mean ``(members, outputs, m)`` and full covariance ``(members, outputs, m, m)``."""
-        cross, whitened = self._project(features)
-        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
-        prior = self.kernel.gram(features.unsqueeze(-3))
-        covariance = prior - whitened.mT @ whitened
+        mean, whitened = self._project(features)
+        covariance = self.kernel.gram(features.unsqueeze(-3)) - whitened.mT @ whitened
         return mean, 0.5 * (covariance + covariance.mT)
 
     @torch.no_grad()
     def left_out_variances(self) -> Tensor:
-        """Variance of each training target given all others, ``(members, outputs, n)``.
-
-        With C = K + σ²I it is 1 / diag(C⁻¹), the noise of conditioning included.
-        """
-        return torch.cholesky_inverse(self.factor).diagonal(dim1=-2, dim2=-1).reciprocal()
+        """Variance of each training target given all others, noise included, ``(members, outputs, n)``."""
+        return Solver(self.factor).left_out(torch.zeros_like(self.weights)).variance
 
     def _project(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """K(new, train) and L⁻¹K(train, new)."""
+        """Means K(new, train)α, and L⁻¹K(train, new)."""
         cross = self.kernel.cross(features.unsqueeze(-3), self.features.unsqueeze(-3))
         cross = cross.expand(*self.weights.shape[:-1], *cross.shape[-2:])
-        return cross, torch.linalg.solve_triangular(self.factor, cross.mT, upper=False)
+        return (cross @ self.weights.unsqueeze(-1)).squeeze(-1), Solver(self.factor).whiten(cross.mT)

@@ -12,8 +12,9 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor, nn
 
-from gdkl.gp.conditioning import Marginals, condition
+from gdkl.gp.conditioning import condition
 from gdkl.gp.rbf import leading_rbf, scaled_rbf
+from gdkl.gp.solver import Marginals
 from gdkl.gp.split_posterior import rbf_split_posterior
 
 #: Where lengthscale and output scale start: GPyTorch's own value, softplus(0).
@@ -40,10 +41,10 @@ class KernelFunction(Protocol):
 
 
 def rbf_kernel(batch_shape: tuple[int, ...] = (), ard_num_dims: int | None = None) -> ScaleKernel:
-    """The default base kernel: an output scale times an RBF with one lengthscale, or one a feature.
+    """The default base kernel: an output scale times an RBF with one lengthscale, or one per feature.
 
     Args:
-        batch_shape: One independent kernel an entry, ``(members, outputs)`` in training.
+        batch_shape: One independent kernel per entry, ``(members, outputs)`` in training.
         ard_num_dims: Number of features for a lengthscale each; None for one shared lengthscale.
 
     Example:
@@ -159,10 +160,10 @@ class GPyTorchKernel(nn.Module):
         return [Marginals(*each) for each in zip(*(value.chunk(len(xs)) for value in q), strict=True)]
 
     def leading(self, x: Tensor, count: int) -> Tensor:
-        """Covariances of all rows with the first ``count`` of them, shape ``(..., n, count)``: the block of a step."""
+        """Covariances of the first ``count`` rows with all of them, ``(..., count, n)``: the block of a step."""
         parts = self.scaled_rbf()
         if parts is None:
-            return self._evaluate(x, x[..., :count, :])
+            return self._evaluate(x[..., :count, :], x)
         scale, lengthscale = parts
         return leading_rbf(x, count, lengthscale, scale)
 

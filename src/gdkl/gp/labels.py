@@ -1,4 +1,4 @@
-"""Labels as targets of a Gaussian process, one process a class, and latent beliefs back as class probabilities.
+"""Labels as targets of a Gaussian process, one process per class, and latent beliefs back as class probabilities.
 
 The Dirichlet way (Milios et al., 2018): a label is one observation of a Dirichlet variable with concentrations
 α_c = α_ε + 1[y = c]; each of its gamma variables is matched by a log-normal one, so that its logarithm is a Gaussian
@@ -21,10 +21,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.quasirandom import SobolEngine
 
-from gdkl.gp.conditioning import Marginals, add_noise, floor_variance
-from gdkl.gp.exact import ExactPosterior
-from gdkl.gp.kernels import KernelFunction
-from gdkl.numerics import cholesky, map_rows, rows_per_chunk, tensor_bytes
+from gdkl.gp.solver import Marginals, Solver, floor_variance
+from gdkl.numerics import map_rows, rows_per_chunk, tensor_bytes
 
 #: The concentration that a class has without an observation, as published.
 ALPHA_EPSILON = 0.01
@@ -36,7 +34,7 @@ class ClassLikelihood(StrEnum):
     DIRICHLET = "dirichlet"
     """Log-normal approximation of Dirichlet variables; probabilities by a softmax of sampled latents."""
     GAUSSIAN = "gaussian"
-    """Targets ±1, one regression a class; probabilities by Bayes' rule over the classes' target vectors."""
+    """Targets ±1, one regression per class; probabilities by Bayes' rule over the classes' target vectors."""
 
 
 class LabelTargets(NamedTuple):
@@ -45,15 +43,15 @@ class LabelTargets(NamedTuple):
     values: Tensor
     noise: Tensor
 
-    def share(self, part: Tensor) -> LabelTargets:
-        """The same targets with a share of their variances, ``(members,)``."""
-        return LabelTargets(self.values, self.noise * part[:, None, None])
+    def with_noise_factor(self, factor: Tensor) -> LabelTargets:
+        """The same targets with their variances times a factor, ``(members,)``."""
+        return LabelTargets(self.values, self.noise * factor[:, None, None])
 
 
 def label_targets(
     labels: Tensor, n_classes: int, likelihood: ClassLikelihood, dtype: torch.dtype = torch.float64
 ) -> LabelTargets:
-    """Targets of one latent function a class.
+    """Targets of one latent function per class.
 
     Args:
         labels: Class numbers, ``(..., n)``.
@@ -79,27 +77,6 @@ def add_diagonal(K: Tensor, diagonal: Tensor) -> Tensor:
     return K + torch.diag_embed(diagonal)
 
 
-@torch.no_grad()
-def condition_on_labels(
-    kernel: KernelFunction, features: Tensor, targets: LabelTargets, noise: Tensor, *, name: str
-) -> ExactPosterior:
-    """Condition on all training rows, each with the variance of its label and the learned noise.
-
-    Args:
-        kernel: Kernel over features.
-        features: ``(members, n, p)``.
-        targets: ``(members, classes, n)`` each.
-        noise: Learned extra noise, ``(members, classes)``.
-        name: What the matrix is, for numerical errors.
-    """
-    K = kernel.gram(features.unsqueeze(-3)).expand(*targets.values.shape, targets.values.shape[-1])
-    factor = cholesky(add_diagonal(add_noise(K, noise), targets.noise), name=name)
-    weights = torch.cholesky_solve(targets.values.unsqueeze(-1), factor).squeeze(-1)
-    return ExactPosterior(
-        kernel, features.detach().contiguous(), noise.detach(), factor.contiguous(), weights.contiguous()
-    )
-
-
 class LeftOut(NamedTuple):
     """Beliefs about each training row given the labels of all others.
 
@@ -115,23 +92,20 @@ class LeftOut(NamedTuple):
 
 
 @torch.no_grad()
-def leave_one_out(factor: Tensor, weights: Tensor, targets: LabelTargets, noise: Tensor) -> LeftOut:
-    """Predict every training row from all others at the price of one inverse.
+def leave_one_out(factor: Tensor, targets: LabelTargets, noise: Tensor) -> LeftOut:
+    """Predict every training row from all others for the price of one inverse.
 
-    With C the matrix that was factored, noises on its diagonal, and α = C⁻¹ỹ, a target that is left out has mean
-    ỹ − α / diag(C⁻¹) and variance 1 / diag(C⁻¹), its own noise included. What the kernel has learned from the labels
-    it keeps: of a deep kernel this is too good to be true.
+    What the kernel has learned from the labels it keeps: of a deep kernel this is too good to be true.
 
     Args:
-        factor: Of C, as in an `ExactPosterior`, ``(members, classes, n, n)``.
-        weights: α, ``(members, classes, n)``.
+        factor: Of the kernel matrix with all noises on its diagonal, as in an `ExactPosterior`, ``(members, classes or
+            1, n, n)``.
         targets: What was conditioned on, ``(members, classes, n)`` each.
         noise: Learned noise, ``(members, classes)``.
     """
-    with_noise = torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1).reciprocal()
+    mean, with_noise = Solver(factor).left_out(targets.values)
     variance = with_noise - targets.noise - noise.unsqueeze(-1)
-    latents = Marginals(targets.values - weights * with_noise, floor_variance(variance, with_noise))
-    return LeftOut(latents, noise, targets.values.argmax(dim=-2))
+    return LeftOut(Marginals(mean, floor_variance(variance, with_noise)), noise, targets.values.argmax(dim=-2))
 
 
 def base_samples(count: int, n_classes: int, seed: int) -> Tensor:

@@ -1,103 +1,18 @@
-"""The RBF kernel from squared distances, its gradient written out: few passes over n x n arrays, exact diagonal."""
+"""The RBF kernel as one block primitive with its gradient written out: few passes over n x n arrays, exact diagonal.
+
+A row a is extended by −½|a|² and 1, so that one product with the rows b gives S = −½|a − b|² = a·b − ½|a|² − ½|b|² for
+all pairs. The rows are centred first: this form loses digits in proportion to the squared distance from the origin.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-
-
-def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
-    """Squared Euclidean distances between rows, zero on the diagonal of a set with itself. No gradients.
-
-    The rows are centred first: the expansion |a|² + |b|² − 2a·b loses digits in proportion to the squared
-    distance from the origin.
-
-    Args:
-        x1: Rows, shape ``(..., n1, d)``.
-        x2: Rows, shape ``(..., n2, d)``; None for ``x1`` itself.
-
-    Returns:
-        Distances of shape ``(..., n1, n2)``, exactly symmetric for a set with itself.
-
-    Example:
-        >>> squared_distances(torch.tensor([[0.0], [3.0]]))
-        tensor([[0., 9.],
-                [9., 0.]])
-    """
-    with torch.no_grad():
-        # The second set is the training rows wherever new rows are predicted: a centre taken from it keeps a
-        # prediction independent of the batch it comes in.
-        centre = (x1 if x2 is None else x2).mean(dim=-2, keepdim=True)
-        a = x1 - centre
-        b = a if x2 is None else x2 - centre
-        distances = (a @ b.mT).mul_(-2)
-        distances += a.square().sum(dim=-1).unsqueeze(-1)
-        distances += b.square().sum(dim=-1).unsqueeze(-2)
-        if x2 is None:
-            # The product a·aᵀ need not be symmetric to the last bit; the kernel matrix must be.
-            distances = (distances + distances.mT).mul_(0.5)
-            distances.diagonal(dim1=-2, dim2=-1).zero_()
-        return distances.clamp_min_(0)
-
-
-class _ScaledRBF(Function):
-    """K = s·exp(−D / 2ℓ²); see `scaled_rbf`."""
-
-    @staticmethod
-    def forward(ctx: Any, x1: Tensor, x2: Tensor | None, lengthscale: Tensor, scale: Tensor) -> Tensor:
-        D = squared_distances(x1, x2)
-        K = (D * (-0.5 / lengthscale.square())).exp_().mul_(scale[..., None, None])
-        ctx.save_for_backward(x1, x2, lengthscale, scale, D, K)
-        return K
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        # With P = G∘K: ∂/∂s = ΣP / s, ∂/∂ℓ = Σ(P∘D) / ℓ³, and ∂/∂D = H = −P / 2ℓ², summed over whatever shares D.
-        x1, x2, lengthscale, scale, D, K = cast("tuple[Any, ...]", ctx.saved_tensors)
-        P = gradients[0] * K
-        grad_scale = sum_to(P.sum(dim=(-2, -1)), scale.shape) / scale
-        along = torch.linalg.vecdot(P.flatten(-2), D.expand_as(P).flatten(-2))[..., None, None]
-        grad_lengthscale = sum_to(along / lengthscale**3, lengthscale.shape)
-        H = sum_to(P.mul_(-0.5 / lengthscale.square()), D.shape)
-        # D_ij = |a_i − b_j|², so ∂/∂a_i = 2 Σ_j H_ij (a_i − b_j).
-        if x2 is None:
-            return _pull(H + H.mT, x1, x1), None, grad_lengthscale, grad_scale
-        grad_x1 = sum_to(_pull(H, x1, x2), x1.shape)
-        return grad_x1, sum_to(_pull(H.mT, x2, x1), x2.shape), grad_lengthscale, grad_scale
-
-
-class _LeadingRBF(Function):
-    """K = s·exp(S / ℓ²), S = −½|a − b|², of all rows a with the first few b; see `leading_rbf`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Tensor:
-        extended, K = rbf_block(x, count, lengthscale, scale)
-        ctx.save_for_backward(extended, lengthscale, scale, K)
-        return K.mT
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        # With P = G∘K: ∂/∂s = ΣP / s and ∂/∂S = P / ℓ². Because S is a quadratic form, twice ΣP∘S is the inner product
-        # of its derivative with the rows: S itself need not be kept.
-        extended, lengthscale, scale, K = cast("tuple[Tensor, ...]", ctx.saved_tensors)
-        a, inverse_square = extended[..., :-2], lengthscale.pow(-2)
-        pull, total = pull_towards(extended, gradients[0].mT * K)
-        sum_PS = (pull * a).sum(dim=(-2, -1), keepdim=True)
-        grad_lengthscale = sum_to(-(sum_PS * inverse_square) / lengthscale, lengthscale.shape)
-        grad_scale = sum_to(total / scale, scale.shape)
-        return sum_to(pull * inverse_square, a.shape), None, grad_lengthscale, grad_scale
-
 
 _LOG2_E = math.log2(math.e)
 
@@ -106,70 +21,132 @@ _LOG2_E = math.log2(math.e)
 LOWEST_EXPONENT = -80 * _LOG2_E
 
 
-def rbf_block(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Kernel s·exp(−|a − b|² / 2ℓ²) of the first ``count`` rows b with all rows a. No gradients.
+def _extend(x: Tensor, centre: Tensor) -> Tensor:
+    """Rows a = x − centre with −½|a|² and 1 as further columns, ``(..., n, d + 2)``."""
+    d = x.shape[-1]
+    extended = x.new_empty(*torch.broadcast_shapes(x.shape[:-1], (*centre.shape[:-2], 1)), d + 2)
+    a = extended[..., :d]
+    torch.sub(x, centre, out=a)
+    torch.mul(a.square().sum(dim=-1, keepdim=True), -0.5, out=extended[..., d : d + 1])
+    extended[..., d + 1] = 1
+    return extended
+
+
+def _similarities(first: Tensor, rows: Tensor, factor: Tensor | None = None) -> Tensor:
+    """S of extended rows, ``(..., n1, n)``, times a factor ``(..., 1, 1)``; rounding may leave it above zero."""
+    b = torch.cat([first[..., :-2], first[..., -1:], first[..., -2:-1]], dim=-1)
+    return (b if factor is None else b * factor) @ rows.mT
+
+
+def _symmetric(matrix: Tensor) -> Tensor:
+    """Exactly symmetric: neither a product nor an exponential need be so to the last bit."""
+    return (matrix + matrix.mT).mul_(0.5)
+
+
+def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
+    """Squared Euclidean distances between rows, zero on the diagonal of a set with itself. No gradients.
 
     Args:
-        x: Rows, shape ``(..., n, d)``.
-        count: Number of leading rows.
-        lengthscale: Shape ``(..., 1, 1)``.
-        scale: Shape ``(...)``.
+        x1: Rows, ``(..., n1, d)``.
+        x2: Rows, ``(..., n2, d)``; None for ``x1`` itself.
 
     Returns:
-        The rows as `pull_towards` takes them, and K of shape ``(..., count, n)`` with diagonal ``scale``.
+        Distances ``(..., n1, n2)``, exactly symmetric for a set with itself.
 
     Example:
-        >>> rbf_block(torch.tensor([[0.0], [2.0]]), 1, torch.ones(1, 1), torch.tensor(3.0))[1].round(decimals=4)
+        >>> squared_distances(torch.tensor([[0.0], [3.0]]))
+        tensor([[0., 9.],
+                [9., 0.]])
+    """
+    with torch.no_grad():
+        centre = (x1 if x2 is None else x2).mean(dim=-2, keepdim=True)
+        first = _extend(x1, centre)
+        distances = _similarities(first, first if x2 is None else _extend(x2, centre)).mul_(-2).clamp_min_(0)
+        if x2 is None:
+            distances = _symmetric(distances)
+            distances.diagonal(dim1=-2, dim2=-1).zero_()
+        return distances
+
+
+class RBFBlock(NamedTuple):
+    """Kernel of some rows b with rows a, and the extended rows that its gradient needs.
+
+    Attributes:
+        K: s·exp(−|a − b|² / 2ℓ²), ``(..., n1, n)``.
+        first: The rows b, ``(..., n1, d + 2)``.
+        rows: The rows a, ``(..., n, d + 2)``.
+    """
+
+    K: Tensor
+    first: Tensor
+    rows: Tensor
+
+
+def rbf_block(
+    x: Tensor, first: int | Tensor, lengthscale: Tensor, scale: Tensor, *, symmetric: bool = False
+) -> RBFBlock:
+    """The kernel of some rows with all rows. No gradients.
+
+    Args:
+        x: Rows a, ``(..., n, d)``.
+        first: The rows b, ``(..., n1, d)``; or how many of the leading rows of x they are. The centre is theirs: they
+            are the training rows wherever new rows are predicted, and a prediction must not depend on its batch.
+        lengthscale: ``(..., 1, 1)``.
+        scale: ``(...)``.
+        symmetric: Whether b are all rows of x and the result is to be exactly symmetric.
+
+    Returns:
+        The block; its diagonal is exactly ``scale`` where b are rows of x.
+
+    Example:
+        >>> rbf_block(torch.tensor([[0.0], [2.0]]), 1, torch.ones(1, 1), torch.tensor(3.0)).K.round(decimals=4)
         tensor([[3.0000, 0.4060]])
     """
     # Features of lower precision than the algebra: a network for images.
     x = x.to(torch.promote_types(x.dtype, lengthscale.dtype))
-    d = x.shape[-1]
-    extended = x.new_empty(*x.shape[:-1], d + 2)
-    a, minus_half = extended[..., :d], extended[..., d : d + 1]
-    torch.sub(x, x[..., :count, :].mean(dim=-2, keepdim=True), out=a)
-    torch.mul(a.square().sum(dim=-1, keepdim=True), -0.5, out=minus_half)
-    extended[..., d + 1] = 1
-    # One product gives the exponents, (a·b − ½|a|² − ½|b|²) / ℓ² in powers of two; rounding may leave them above zero.
-    factor = _LOG2_E * lengthscale.pow(-2)
-    first = extended[..., :count, :]
-    b = torch.cat([first[..., :d], first[..., d + 1 :], first[..., d : d + 1]], dim=-1) * factor
-    K = (b @ extended.mT).clamp_(LOWEST_EXPONENT, 0)
-    K.diagonal(dim1=-2, dim2=-1).zero_()
-    return extended, K.exp2_().mul_(scale[..., None, None])
+    if isinstance(first, int):
+        rows = _extend(x, x[..., :first, :].mean(dim=-2, keepdim=True))
+        b = rows[..., :first, :]
+    else:
+        first = first.to(x)
+        centre = first.mean(dim=-2, keepdim=True)
+        rows, b = _extend(x, centre), _extend(first, centre)
+    # Exponents in powers of two.
+    K = _similarities(b, rows, _LOG2_E * lengthscale.pow(-2)).clamp_(LOWEST_EXPONENT, 0)
+    if isinstance(first, int):
+        K.diagonal(dim1=-2, dim2=-1).zero_()
+    K.exp2_().mul_(scale[..., None, None])
+    return RBFBlock(_symmetric(K) if symmetric else K, b, rows)
 
 
-def pull_towards(extended: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
-    """Derivative of ΣP∘S by the rows that S = −½|a − b|² was made of, and ΣP. No gradients.
+class RBFGradient(NamedTuple):
+    """Gradients of a block by the rows b, the rows a, the lengthscale and the scale, each for every batch entry."""
 
-    Args:
-        extended: Rows a with two columns more, of which the last is one, ``(..., n, d + 2)``; the first rows are the b.
-        P: Weights, shape ``(..., count, n)``.
+    first: Tensor
+    rows: Tensor
+    lengthscale: Tensor
+    scale: Tensor
 
-    Returns:
-        Σ_j P_ji (b_j − a_i), with the b's own share added to their rows, shape ``(..., n, d)``; and the sum, ``(...)``.
 
-    Example:
-        >>> pull_towards(torch.tensor([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]]), torch.tensor([[1.0, 1.0]]))
-        (tensor([[ 2.],
-                [-2.]]), tensor(2.))
+def rbf_gradient(block: RBFBlock, P: Tensor, lengthscale: Tensor, scale: Tensor) -> RBFGradient:
+    """From P = G∘K, G the gradient by a block, to the gradients by what the block was made of. No autograd.
+
+    ∂/∂s = ΣP / s and ∂/∂S = P / ℓ². As S is a quadratic form, twice ΣP∘S is the inner product of its derivative with
+    the rows: S itself need not be kept.
     """
-    count = P.shape[-2]
-    a = extended[..., :-2]
+    _, first, rows = block
     # The column of ones gives the row and column sums in the same pass as the products, and a narrow matrix is faster
     # from the left than from the right.
-    to_all = (extended[..., :count, :].mT @ P).mT
-    to_first = (extended.mT @ P.mT).mT
-    pull = torch.addcmul(to_all[..., :-2], to_all[..., -1:], a, value=-1)
-    pull[..., :count, :] += to_first[..., :-2]
-    pull[..., :count, :].addcmul_(to_first[..., -1:], a[..., :count, :], value=-1)
-    return pull, to_first[..., -1].sum(dim=-1)
-
-
-def _pull(H: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """2 Σ_j H_ij (a_i − b_j), the rows taken from a centre so that large offsets cancel before they are multiplied."""
-    centre = b.mean(dim=-2, keepdim=True)
-    return 2 * (H.sum(dim=-1, keepdim=True) * (a - centre) - H @ (b - centre))
+    to_rows, to_first = (first.mT @ P).mT, (rows.mT @ P.mT).mT
+    pulls = [
+        torch.addcmul(to[..., :-2], to[..., -1:], own[..., :-2], value=-1)
+        for to, own in ((to_first, first), (to_rows, rows))
+    ]
+    twice_PS = sum(
+        (pull * own[..., :-2]).sum(dim=(-2, -1), keepdim=True) for pull, own in zip(pulls, block[1:], strict=True)
+    )
+    of_first, of_rows = (pull.mul_(lengthscale.pow(-2)) for pull in pulls)
+    return RBFGradient(of_first, of_rows, -twice_PS / lengthscale**3, to_first[..., -1].sum(dim=-1) / scale)
 
 
 def sum_to(value: Tensor, shape: torch.Size) -> Tensor:
@@ -177,48 +154,73 @@ def sum_to(value: Tensor, shape: torch.Size) -> Tensor:
     return value if value.shape == shape else value.sum_to_size(shape)
 
 
+class _RBF(Function):
+    """The kernel of rows b with rows a under autograd; see `rbf_block`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, others: Tensor | None, lengthscale: Tensor, scale: Tensor, count: int, symmetric: bool
+    ) -> Tensor:
+        first = count if others is None else others
+        block = rbf_block(x, first, lengthscale, scale, symmetric=symmetric)
+        ctx.shapes = x.shape, None if others is None else others.shape
+        ctx.save_for_backward(*block, lengthscale, scale)
+        return block.K
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        *block, lengthscale, scale = cast("tuple[Tensor, ...]", ctx.saved_tensors)
+        of = rbf_gradient(RBFBlock(*block), gradients[0] * block[0], lengthscale, scale)
+        x_shape, others_shape = ctx.shapes
+        of_others = None
+        if others_shape is None:
+            of.rows[..., : of.first.shape[-2], :] += of.first
+        else:
+            of_others = sum_to(of.first, others_shape)
+        of_kernel = sum_to(of.lengthscale, lengthscale.shape), sum_to(of.scale, scale.shape)
+        return sum_to(of.rows, x_shape), of_others, *of_kernel, None, None
+
+
 def scaled_rbf(x1: Tensor, x2: Tensor | None, lengthscale: Tensor, scale: Tensor) -> Tensor:
     """Kernel s·exp(−|a − b|² / 2ℓ²) between rows.
 
     Args:
-        x1: Rows, shape ``(..., n1, d)``.
-        x2: Rows, shape ``(..., n2, d)``; None for ``x1`` itself.
-        lengthscale: Shape ``(..., 1, 1)``, or ``(..., 1, d)`` for one a column.
-        scale: Shape ``(...)``.
+        x1: Rows, ``(..., n1, d)``.
+        x2: Rows, ``(..., n2, d)``; None for ``x1`` itself.
+        lengthscale: ``(..., 1, 1)``, or ``(..., 1, d)`` for one per column.
+        scale: ``(...)``.
 
     Returns:
-        Covariances ``(..., n1, n2)``; the diagonal of a set with itself is exactly ``scale``.
+        Covariances ``(..., n1, n2)``; of a set with itself exactly symmetric, with the diagonal exactly ``scale``.
 
     Example:
         >>> scaled_rbf(torch.zeros(2, 1), None, torch.ones(1, 1), torch.tensor(4.0))
         tensor([[4., 4.],
                 [4., 4.]])
     """
-    if lengthscale.shape[-1] > 1:
-        x1, x2 = x1 / lengthscale, None if x2 is None else x2 / lengthscale
-        lengthscale = torch.ones_like(lengthscale[..., :1])
-    return cast(Tensor, _ScaledRBF.apply(x1, x2, lengthscale, scale))
+    x1, x2, lengthscale = _one_lengthscale(x1, x2, lengthscale)
+    return cast(Tensor, _RBF.apply(x1, x2, lengthscale, scale, x1.shape[-2], x2 is None)).mT
 
 
 def leading_rbf(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Tensor:
-    """Kernel s·exp(−|a − b|² / 2ℓ²) of all rows with the first ``count`` of them, in one block.
+    """Kernel of the first ``count`` rows with all of them, ``(..., count, n)``, the diagonal exactly ``scale``.
 
-    This is what a training step needs: the first rows are those observed, so K₁₁ and K₂₁ lie above each other.
-
-    Args:
-        x: Rows, shape ``(..., n, d)``.
-        count: Number of leading rows.
-        lengthscale: Shape ``(..., 1, 1)``, or ``(..., 1, d)`` for one a column.
-        scale: Shape ``(...)``.
-
-    Returns:
-        Covariances ``(..., n, count)``; the diagonal is exactly ``scale``.
+    This is what a training step needs: the first rows are those observed, so K₁₁ and K₁₂ lie beside each other.
+    Arguments as for `scaled_rbf`.
 
     Example:
         >>> leading_rbf(torch.zeros(3, 1), 2, torch.ones(1, 1), torch.tensor(4.0)).shape
-        torch.Size([3, 2])
+        torch.Size([2, 3])
     """
-    if lengthscale.shape[-1] > 1:
-        x = x / lengthscale
-        lengthscale = torch.ones_like(lengthscale[..., :1])
-    return cast(Tensor, _LeadingRBF.apply(x, count, lengthscale, scale))
+    x, _, lengthscale = _one_lengthscale(x, None, lengthscale)
+    return cast(Tensor, _RBF.apply(x, None, lengthscale, scale, count, False))
+
+
+def _one_lengthscale(x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Rows in units of one lengthscale per column, and ones in its place; all as they are if it is one already."""
+    if lengthscale.shape[-1] == 1:
+        return x1, x2, lengthscale
+    return x1 / lengthscale, None if x2 is None else x2 / lengthscale, torch.ones_like(lengthscale[..., :1])

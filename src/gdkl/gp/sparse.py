@@ -12,11 +12,13 @@ prediction.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
-from gdkl.gp.conditioning import Marginals, floor_variance
 from gdkl.gp.kernels import GPyTorchKernel, KernelFunction
+from gdkl.gp.solver import Marginals, Solver, floor_variance
 from gdkl.numerics import DataError, cholesky
 
 _MATRIX_NAME = "the kernel matrix of the inducing points"
@@ -138,21 +140,16 @@ class InducingPoints(nn.Module):
         inverse = inverse_factor(kernel, self.locations)
         A = inverse @ kernel.cross(features.unsqueeze(-3), self.locations.unsqueeze(-3)).mT
         variance = noise[..., None, None]
-        precision = A @ A.mT / variance
-        precision.diagonal(dim1=-2, dim2=-1).add_(1)
-        root = cholesky(precision, name="the precision of q(u)")
-        scaled = A @ targets.unsqueeze(-1) / variance
-        self.mean.copy_(torch.cholesky_solve(scaled, root).squeeze(-1))
+        precision = Solver.of(A @ A.mT / variance, torch.ones_like(noise).unsqueeze(-1), name="the precision of q(u)")
+        self.mean.copy_(precision.weights((A @ targets.unsqueeze(-1) / variance).squeeze(-1)))
         # Λ⁻¹ = R⁻ᵀR⁻¹; its own lower factor is needed, R⁻ᵀ is an upper one.
-        self.raw_factor.copy_(cholesky(torch.cholesky_inverse(root), name="the covariance of q(u)"))
+        self.raw_factor.copy_(cholesky(precision.inverse(), name="the covariance of q(u)"))
 
 
 def inverse_factor(kernel: GPyTorchKernel, locations: Tensor) -> Tensor:
     """L⁻¹ of K_zz = LLᵀ with its jitter, shape ``(members, outputs, m, m)``."""
     K = kernel.gram(locations.unsqueeze(-3))
-    jitter = RELATIVE_JITTER[K.dtype] * K.detach().diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-    identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
-    raised = K + jitter[..., None, None] * identity
-    # On a GPU a check of the factorisation would make every step wait; what fails is NaN and stops the loop.
-    L = torch.linalg.cholesky_ex(raised).L if K.is_cuda else cholesky(raised, name=_MATRIX_NAME)
-    return torch.linalg.solve_triangular(L, identity, upper=False)
+    jitter = RELATIVE_JITTER[K.dtype] * K.detach().diagonal(dim1=-2, dim2=-1).mean(dim=-1, keepdim=True)
+    # Under autograd: K_zz has few rows.
+    inverse = Solver.of(K, jitter, name=_MATRIX_NAME, checked=False).prepared().L_inverse
+    return cast(Tensor, inverse)

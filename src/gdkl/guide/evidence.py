@@ -2,7 +2,7 @@
 
 With K = QΛQᵀ and z = Qᵀy the evidence of y ~ N(0, s·K + σ²I) is a sum over eigenvalues. Write r = σ²/s. For a
 fixed r the best scale is known, s(r) = mean(z² / (λ + r)), raised to floor/r where the noise would fall below
-its floor; what is left is a search along log r alone, O(n) an evaluation.
+its floor; what is left is a search along log r alone, O(n) per evaluation.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from gdkl.numerics import DataError
 
 _LOG_2PI = math.log(2 * math.pi)
 
+#: Rows that the fit takes at most: two numbers need no more, and its cost grows with n³.
+_MOST_ROWS = 4000
+
 #: Where log r is sought: signal-to-noise ratios that no data set leaves.
 _LOG_RATIO_RANGE = (math.log(1e-12), math.log(1e8))
 #: Candidates of the first grid, which finds basins, and of each finer one, which narrows a basin sixteenfold.
@@ -28,7 +31,7 @@ _BASINS = 3
 
 
 class EvidenceFit(NamedTuple):
-    """Best output scale and noise variance, and the log evidence a row there; each ``(members, outputs)``."""
+    """Best output scale and noise variance, and the log evidence per row there; each ``(members, outputs)``."""
 
     scale: Tensor
     noise: Tensor
@@ -59,6 +62,13 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
     """
     if not bool(torch.isfinite(gram).all()):
         raise DataError("the guide's kernel is not finite on the training rows: check the inputs or the kernel.")
+    n = gram.shape[-1]
+    if n > _MOST_ROWS:
+        # Drawn at random but always the same ones.
+        chosen = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_MOST_ROWS].sort().values
+        chosen = chosen.to(gram.device)
+        gram = gram.index_select(-2, chosen).index_select(-1, chosen)
+        targets = targets.index_select(-1, chosen)
     eigenvalues, Q = torch.linalg.eigh(gram)
     # Rounding leaves eigenvalues a little below zero; a kernel has none.
     eigenvalues = eigenvalues.clamp_min(0).unsqueeze(-2)
@@ -92,7 +102,7 @@ def _bottoms(values: Tensor) -> Tensor:
 
 
 def _profile(log_ratio: Tensor, eigenvalues: Tensor, z_squared: Tensor, noise_floor: float) -> tuple[Tensor, Tensor]:
-    """Negative log evidence a row at the best scale for each ratio, and that scale.
+    """Negative log evidence per row at the best scale for each ratio, and that scale.
 
     Args:
         log_ratio: ``(..., members, outputs)``.

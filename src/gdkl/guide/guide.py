@@ -1,62 +1,97 @@
-"""The guide: a frozen Gaussian process that answers "what would you believe at x*, given D1?" for any split."""
+"""The guide: a frozen Gaussian process that gives p(f | x*, D1), at any rows and given any others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gdkl.gp import (
-    NOISE_FLOOR,
-    RELATIVE_VARIANCE_FLOOR,
+    ClassLikelihood,
     ExactPosterior,
     KernelFunction,
+    LabelTargets,
+    LeftOut,
     Marginals,
     ScaledKernel,
+    Solver,
     Split,
-    condition_block,
+    label_targets,
+    leave_one_out,
     members_apart,
 )
-from gdkl.guide.evidence import fit_by_evidence
-from gdkl.numerics import DataError, cholesky, cholesky_of_array, limit_threads, require_memory, set_aside, tensor_bytes
+from gdkl.guide.context import context_size, two_contexts
+from gdkl.guide.grams import GramSource, OnlineGram, require_gram_memory
+from gdkl.numerics import DataError, OptionError, chunk_slices, require_memory, rows_per_chunk, set_aside, tensor_bytes
 
-_MATRIX_NAME = "the guide's kernel matrix"
-
-#: Observed rows up to which a split of one member is answered in one go by NumPy.
-_MOST_ALONE = 1000
+MATRIX_NAME = "the guide's kernel matrix"
 
 
 @dataclass(frozen=True)
 class Guide:
-    """A Gaussian process with a fixed Gram matrix, an output scale and a noise, on fixed training rows.
+    """A Gaussian process with fixed hyperparameters, one for each member and output.
+
+    It gives marginals of latent functions in three ways: on the held-out rows of random splits of its training rows
+    (`posterior`); on each half of a mini-batch given the other (`batch_posterior`); and on all rows of a large table
+    once, before training (`precompute_marginals`), which `batch_posterior` then looks up.
 
     Attributes:
         kernel: The kernel function, unscaled.
-        gram: Gram matrix of the training rows divided by its mean diagonal, ``(members, n, n)``.
-        normaliser: That mean diagonal, ``(members,)``: a deep infinite network has entries near 1e10.
+        normaliser: What covariances are divided by, the mean variance of the training rows, ``(members,)``.
+        scale: Output scale over normalised covariances, ``(members, outputs)``, or ``(members, 1)`` for one that all
+            outputs share, so that one factorisation serves them.
+        noise: Noise variance, of the same shape.
+        gram: Normalised Gram matrix of the training rows, ``(members, n, n)``; rows without targets may follow.
         targets: Training targets, ``(members, outputs, n)``.
-        scale: Output scale over the normalised Gram, ``(members, outputs)``.
-        noise: Noise variance, ``(members, outputs)``.
-        log_evidence: Log evidence a row, ``(members, outputs)``.
+        score: What the hyperparameters were chosen by: log evidence per row, ``(members, outputs)``, or the mean log
+            probability of held-out labels, ``(members, 1)``.
+        own_scale: Output scale at which the guide alone predicts best, of the shape of ``scale``.
+        likelihood: How labels become targets; None where the targets are numbers.
+        label_noise: Variances that the labels themselves carry, shape of the targets. The splits' posteriors do without
+            them; what the guide alone predicts has them, times the next.
+        label_noise_factor: ``(members,)``.
+        batch_label_noise: Whether `batch_posterior` carries the labels' variances.
+        accuracy: Part of held-out labels that the guide alone gets right, ``(members, 1)``.
+        curve: Mean log probability of held-out labels by output scale.
+        symmetric_splits: Whether `posterior` holds out each half of a split in turn.
+        source: Where covariances of a batch come from; None to evaluate the kernel.
+        table: Precomputed marginals on all rows, ``(outputs, rows)``.
     """
 
     kernel: KernelFunction
-    gram: Tensor
     normaliser: Tensor
-    targets: Tensor
     scale: Tensor
     noise: Tensor
-    log_evidence: Tensor
+    gram: Tensor
+    targets: Tensor
+    score: Tensor
+    own_scale: Tensor
+    likelihood: ClassLikelihood | None = None
+    label_noise: Tensor | None = None
+    label_noise_factor: Tensor = field(default_factory=lambda: torch.ones(1))
+    batch_label_noise: bool = False
+    accuracy: Tensor = field(default_factory=lambda: torch.full((1, 1), torch.nan))
+    curve: Mapping[float, float] = field(default_factory=dict[float, float])
+    symmetric_splits: bool = False
+    source: GramSource | None = None
+    table: Marginals | None = None
+
+    @property
+    def outputs(self) -> int:
+        """Number of latent functions."""
+        return self.targets.shape[1]
 
     @torch.no_grad()
     def posterior(self, split: Split) -> Marginals:
-        """Latent marginals p(f | x, D1) on the held-out rows of one split a member, or of many.
+        """Latent marginals p(f | x, D1) on the held-out rows of one split per member, or of many.
+
+        With symmetric splits those of the observed rows given the held-out ones follow.
 
         Args:
-            split: Indices ``(..., members, n1)`` and ``(..., members, n2)``.
+            split: Indices ``(..., members, n1)`` and ``(..., members, n2)``. There may be several times as many members
+                as the guide has.
 
         Returns:
             Means and variances, ``(..., members, outputs, n2)``.
@@ -65,150 +100,231 @@ class Guide:
 
     @torch.no_grad()
     def posterior_later(self, split: Split) -> Callable[[], Marginals]:
-        """`posterior`, to be called for; threads that have nothing else to do may begin with it before."""
-        observed, order = (index.flatten(0, -2) for index in (split.observed, torch.cat(split, dim=-1)))
+        """`posterior`, evaluated lazily; idle worker threads may start it early."""
+        ways = [split, Split(split.held_out, split.observed)] if self.symmetric_splits else [split]
+        pending = [self._later(way) for way in ways]
+
+        def joined() -> Marginals:
+            return Marginals(*(torch.cat(values, dim=-1) for values in zip(*(way() for way in pending), strict=True)))
+
+        return joined if len(pending) > 1 else pending[0]
+
+    def _later(self, split: Split) -> Callable[[], Marginals]:
         shape = split.observed.shape[:-1]
+        observed, held_out = (index.flatten(0, -2) for index in split)
+        member = torch.arange(len(observed), device=observed.device) % len(self.gram)
+
+        def some(part: slice) -> Marginals:
+            chosen = Split(observed[part], held_out[part])
+            return self._split_marginals(self.gram, self.targets, chosen, member[part])
+
         if not self.answers_apart(observed.shape[-1]):
-
-            def at_once() -> Marginals:
-                p = self._some(torch.arange(len(observed), device=observed.device), observed, order)
-                return Marginals(*(value.unflatten(0, shape) for value in p))
-
-            return at_once
-        # A question that torch's own threads do not share is answered by NumPy, with fewer and shorter calls.
-        small = self.targets.shape[1] == 1 and observed.shape[-1] <= _MOST_ALONE and torch.get_num_threads() == 1
-        ask = self._one if small else self._some
-        pieces = set_aside(len(observed), lambda index: ask(index, observed[index], order[index]))
-
-        def all_answers() -> Marginals:
-            return Marginals(
-                *(torch.stack(values).unflatten(0, shape) for values in zip(*pieces.results(), strict=True))
-            )
-
-        return all_answers
+            return lambda: Marginals(*(value.unflatten(0, shape) for value in some(slice(None))))
+        tasks = set_aside(len(observed), lambda index: some(slice(index, index + 1)))
+        return lambda: Marginals(
+            *(torch.cat(values).unflatten(0, shape) for values in zip(*tasks.results(), strict=True))
+        )
 
     def answers_apart(self, n1: int) -> bool:
-        """Whether each member's split with this many observed rows is answered on its own: no more memory for many."""
+        """Whether each member's split with this many observed rows is computed on its own: no more memory for many."""
         return members_apart(self.gram, n1)
 
-    def _one(self, number: int, observed: Tensor, order: Tensor) -> Marginals:
-        """The same as `_some` for one split of one member with one output on a CPU."""
-        member, n1 = number % len(self.gram), len(observed)
-        gram, first, rows = self.gram[member].numpy(), observed.numpy(), order.numpy()
-        scale, noise = float(self.scale[member, 0]), float(self.noise[member, 0])
-        # Whole rows first, then columns.
-        K = gram.take(rows, axis=0).take(first, axis=1)
-        K11, K21 = K[:n1], K[n1:]
-        K11.reshape(-1)[:: n1 + 1] += noise / scale
-        L = cholesky_of_array(K11, name=_MATRIX_NAME)
-        known = torch.from_numpy(self.targets[member, 0].numpy()[first]).unsqueeze(-1)
-        v = torch.linalg.solve_triangular(L, known, upper=False).squeeze(-1).numpy()
-        A = torch.linalg.solve_triangular(L.mT, torch.from_numpy(K21), upper=True, left=False).numpy()
-        prior = gram.diagonal()[rows[n1:]]
-        variance = np.maximum(prior - np.einsum("ij,ij->i", A, A), RELATIVE_VARIANCE_FLOOR * prior)
-        return Marginals(*(torch.from_numpy(value).unsqueeze(0) for value in (A @ v, scale * variance)))
+    def bytes_per_split(self) -> int:
+        """Peak memory that `posterior` takes for one split of all members."""
+        members, matrices = self.scale.shape
+        # Whole rows, K11 and K12, K11 with its noise, its factor, and the solution.
+        half = self.targets.shape[-1] // 2 + 1
+        return members * matrices * tensor_bytes(9, half, self.gram.shape[-1] // 2 + 1, dtype=self.gram.dtype)
 
-    def _some(self, number: int | Tensor, observed: Tensor, order: Tensor) -> Marginals:
-        """Marginals ``(..., outputs, n2)`` of one split of one member by its number, or of many of them at once.
+    def _split_marginals(
+        self,
+        gram: Tensor,
+        targets: Tensor,
+        split: Split,
+        member: Tensor,
+        label_noise: Tensor | None = None,
+        *,
+        checked: bool = True,
+    ) -> Marginals:
+        """Marginals ``(k, outputs, n2)`` of k splits of rows with these Gram matrices and targets.
 
         Args:
-            number: Of the splits, counted over all members of the first split, then those of the second.
-            observed: Indices ``(..., n1)``.
-            order: Indices ``(..., n)`` of the observed, then the held-out rows.
+            gram: Normalised, ``(members, n, n)``.
+            targets: ``(members, outputs, n)``.
+            split: Indices ``(k, n1)`` and ``(k, n2)``.
+            member: Whose rows each split is of, ``(k,)``.
+            label_noise: Variances of the targets beside the guide's noise, of their shape.
+            checked: As for `Solver.of`.
         """
-        members, n = self.gram.shape[:2]
-        n1, member = observed.shape[-1], number % members
-        diagonal = self.gram.diagonal(dim1=-2, dim2=-1)
-        diagonal, scale, noise, targets = (value[member] for value in (diagonal, self.scale, self.noise, self.targets))
+        n1, order = split.observed.shape[-1], torch.cat(split, dim=-1)
         # Whole rows first, then columns: twice as fast as entry by entry.
-        if isinstance(member, Tensor):
-            rows = self.gram.flatten(0, 1).index_select(0, (observed + n * member.unsqueeze(-1)).flatten())
-            rows = rows.unflatten(0, observed.shape)
-        else:
-            rows = self.gram[member].index_select(0, observed)
-        block = torch.gather(rows, -1, order.unsqueeze(-2).expand(*observed.shape, -1))
-        variances = torch.gather(diagonal, -1, order[..., n1:])
-        known = torch.take_along_dim(targets, observed.unsqueeze(-2), dim=-1)
-        # Work on the normalised Gram with the noise divided by the scale: one product less, and outputs
-        # whose ratio is the same could share a factor.
-        unit = condition_block(block.unsqueeze(-3), variances.unsqueeze(-2), known, noise / scale, name=_MATRIX_NAME)
-        return Marginals(unit.mean, scale.unsqueeze(-1) * unit.variance)
+        place = split.observed + gram.shape[-1] * member.unsqueeze(-1)
+        rows = gram.flatten(0, 1).index_select(0, place.flatten()).unflatten(0, place.shape)
+        block = torch.gather(rows, -1, order.unsqueeze(-2).expand(-1, n1, -1))
+        prior = torch.gather(gram.diagonal(dim1=-2, dim2=-1)[member], -1, split.held_out)
+
+        def observed(values: Tensor) -> Tensor:
+            return torch.take_along_dim(values[member], split.observed.unsqueeze(-2), dim=-1)
+
+        scale = self.scale.to(gram)[member].unsqueeze(-1)
+        noise = self.noise.to(gram)[member].unsqueeze(-1)
+        if label_noise is not None:
+            noise = noise + observed(label_noise)
+        # The noise is divided by the scale, not the covariances multiplied by it: outputs may share a factor.
+        solver = Solver.of(block[..., :n1].unsqueeze(-3), noise / scale, name=MATRIX_NAME, checked=checked)
+        p = solver.marginals(block[..., n1:].unsqueeze(-3), prior.unsqueeze(-2), observed(targets))
+        return Marginals(p.mean, scale * p.variance)
+
+    @torch.no_grad()
+    def with_rows(self, rows: Tensor) -> Guide:
+        """The same guide with further rows that splits may hold out, though they have no targets.
+
+        Args:
+            rows: The training rows and after them the further ones, ``(members, n + more, d)``.
+        """
+        require_gram_memory(rows, 4, self.gram.dtype)
+        return replace(self, gram=self.kernel.gram(rows).to(self.gram) / self.normaliser[..., None, None])
 
     @torch.no_grad()
     def left_out_errors(self, groups: Tensor | None = None) -> Tensor:
         """What each training target has beyond its prediction from all others, ``(members, outputs, n)``.
 
-        With C = K + (σ²/s)I and α = C⁻¹y it is α / diag(C⁻¹), at the price of one inverse; of a group of rows g that
-        are left out together, [C⁻¹]_gg⁻¹ α_g. Scale and noise were fitted to all rows; two numbers do not make that too
-        good to be true.
+        The hyperparameters were fitted to all rows; two numbers do not make that too good to be true.
 
         Args:
             groups: Number of the group that each row is left out with, ``(n,)``; None to leave out one at a time.
         """
-        C = self.gram.unsqueeze(-3).expand(*self.targets.shape, -1).clone()
-        C.diagonal(dim1=-2, dim2=-1).add_((self.noise / self.scale).unsqueeze(-1))
-        inverse = torch.cholesky_inverse(cholesky(C, name=_MATRIX_NAME))
-        alpha = (inverse @ self.targets.unsqueeze(-1)).squeeze(-1)
-        errors = alpha / inverse.diagonal(dim1=-2, dim2=-1)
-        if groups is not None:
-            for group in torch.nonzero(torch.bincount(groups) > 1).flatten():
-                rows = torch.nonzero(groups == group).flatten()
-                block = inverse[..., rows[:, None], rows]
-                errors[..., rows] = torch.linalg.solve(block, alpha[..., rows])
-        return errors
+        return self.targets - self._alone().left_out(self.targets, groups).mean
 
-    def bytes_per_split(self) -> int:
-        """Peak memory that `posterior` takes for one split of all members."""
-        members, outputs, n = self.targets.shape
-        # Whole rows, K11 and K21, K11 with its noise, its factor, and the solution.
-        return members * outputs * tensor_bytes(9, n // 2 + 1, n // 2 + 1, dtype=self.gram.dtype)
+    @torch.no_grad()
+    def left_out(self) -> LeftOut:
+        """What the guide alone, at its own best scale, predicts for each training row from the others' labels."""
+        noise = self.noise.expand(self.targets.shape[:-1])
+        return leave_one_out(self._alone().L, LabelTargets(self.targets, self._own_label_noise()), noise)
 
     def predictor(self, rows: Tensor) -> ExactPosterior:
-        """The guide as a model of its own, conditioned on all rows ``(members, n, d)``."""
-        kernel = ScaledKernel(self.kernel, self.scale / self.normaliser.unsqueeze(-1))
-        return ExactPosterior.condition(kernel, rows, self.targets, self.noise, name=_MATRIX_NAME)
+        """The guide as a model of its own, at its own best scale, conditioned on all rows ``(members, n, d)``."""
+        members, outputs, n = self.targets.shape
+        if self.likelihood is not None:
+            require_memory(
+                4 * members * tensor_bytes(outputs, n, n, dtype=self.gram.dtype),
+                what=f"the guide's own predictions from {n} rows of {outputs} classes",
+                remedy="Train on fewer rows; GDKLClassifier does without them with guide_share=0.",
+                device=rows.device,
+            )
+        scale = (self.own_scale / self.normaliser.unsqueeze(-1)).expand(members, outputs).contiguous()
+        noise = self.noise.expand(members, outputs).contiguous()
+        kernel, own = ScaledKernel(self.kernel, scale), self._own_label_noise()
+        return ExactPosterior.condition(kernel, rows, self.targets, noise, row_noise=own, name=MATRIX_NAME)
 
+    def _own_label_noise(self) -> Tensor:
+        """Variances that the labels carry in the guide's own predictions, ``(members, outputs, n)``."""
+        if self.label_noise is None:
+            return torch.zeros_like(self.targets)
+        return self.label_noise * self.label_noise_factor[:, None, None]
 
-@torch.no_grad()
-def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_floor: float = NOISE_FLOOR) -> Guide:
-    """Compute the Gram once, normalise it and fit output scale and noise by evidence.
+    def _alone(self) -> Solver:
+        """Of all training rows as the guide alone sees them."""
+        K = self.own_scale[..., None, None] * self.gram.unsqueeze(-3)
+        return Solver.of(K, self.noise.unsqueeze(-1) + self._own_label_noise(), name=MATRIX_NAME)
 
-    Args:
-        kernel: Kernel function of the guide.
-        rows: Training inputs, ``(members, n, d)``.
-        targets: Training targets, ``(members, outputs, n)``.
-        noise_floor: Smallest noise variance allowed.
-    """
-    members, n, _ = rows.shape
-    require_memory(
-        4 * members * tensor_bytes(n, n, dtype=rows.dtype),
-        what=f"the guide's kernel matrix of {n} rows",
-        remedy="Train on fewer rows.",
-        device=rows.device,
-    )
-    with limit_threads(n):
-        return _fit_guide(kernel, rows, targets, noise_floor)
+    def for_batches(self, *, label_noise: bool = False) -> Guide:
+        """The same hyperparameters without the rows that they were chosen on: for `batch_posterior`.
 
+        Args:
+            label_noise: Whether labels of a half carry their own variances. Without, one factorisation serves all
+                classes.
+        """
+        return replace(
+            self,
+            gram=self.gram[:, :0, :0].clone(),
+            targets=self.targets[..., :0].clone(),
+            label_noise=None,
+            batch_label_noise=label_noise and self.likelihood is ClassLikelihood.DIRICHLET,
+        )
 
-#: Rows that scale and noise are fitted on at most: two numbers need no more, and the fit's cost grows with n³.
-_EVIDENCE_ROWS = 4000
+    def read_targets(self, targets: Tensor, dtype: torch.dtype) -> LabelTargets:
+        """Targets ``(outputs, b)`` of class numbers ``(b,)`` with their variances; numbers as they are, with none."""
+        if self.likelihood is None:
+            return LabelTargets(targets, torch.zeros_like(targets))
+        return label_targets(targets, self.outputs, self.likelihood, dtype)
 
+    @torch.no_grad()
+    def batch_posterior(
+        self, rows: Tensor, targets: Tensor, index: Tensor | None = None, dtype: torch.dtype = torch.float64
+    ) -> Marginals:
+        """Latent marginals of each half of a batch given the other, or as they were precomputed.
 
-def _subset(gram: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Gram matrix and targets of at most `_EVIDENCE_ROWS` rows, drawn at random but always the same ones."""
-    n = gram.shape[-1]
-    if n <= _EVIDENCE_ROWS:
-        return gram, targets
-    chosen = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_EVIDENCE_ROWS].sort().values
-    chosen = chosen.to(gram.device)
-    return gram.index_select(-2, chosen).index_select(-1, chosen), targets.index_select(-1, chosen)
+        Args:
+            rows: ``(b, d)``, b even: the first half and the second.
+            targets: Targets ``(outputs, b)`` in the precision of the algebra, or class numbers ``(b,)``.
+            index: Positions of the rows in the training set, for what was precomputed.
+            dtype: Precision of the algebra for class numbers.
 
+        Returns:
+            Means and variances ``(1, outputs, b)``.
+        """
+        if self.table is not None:
+            if index is None:
+                raise OptionError("precomputed marginals need rows with known positions.")
+            place = index.to(self.table.mean.device)
+            dtype = dtype if self.likelihood is not None else self.table.mean.dtype
+            return Marginals(*(value.index_select(-1, place)[None].to(dtype) for value in self.table))
+        b = rows.shape[0]
+        if b < 2 or b % 2:
+            raise DataError(f"a batch is split into two equal halves: it needs an even number of rows; got {b}.")
+        values, own = self.read_targets(targets, dtype)
+        source = OnlineGram(self.kernel) if self.source is None else self.source
+        gram = source.gram(rows, index).to(values) / self.normaliser.to(values)
+        halves = torch.arange(b, device=gram.device).unflatten(0, (2, -1))
+        # The first half is held out first.
+        p = self._split_marginals(
+            gram[None],
+            values[None],
+            Split(halves.flip(0), halves),
+            halves.new_zeros(2),
+            own[None] if self.batch_label_noise else None,
+            checked=False,
+        )
+        return Marginals(*(torch.cat(tuple(value), dim=-1)[None] for value in p))
 
-def _fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, noise_floor: float) -> Guide:
-    gram = kernel.gram(rows)
-    normaliser = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-    if not bool((normaliser > 0).all()) or not bool(torch.isfinite(normaliser).all()):
-        raise DataError("the guide's kernel has no positive finite variance on the training rows.")
-    gram /= normaliser[..., None, None]
-    fit = fit_by_evidence(*_subset(gram, targets), noise_floor)
-    return Guide(kernel, gram, normaliser, targets, fit.scale, fit.noise, fit.log_evidence)
+    @torch.no_grad()
+    def precompute_marginals(
+        self,
+        take: Callable[[Tensor], tuple[Tensor, Tensor]],
+        n: int,
+        seed: int,
+        dtype: torch.dtype = torch.float64,
+    ) -> Guide:
+        """The same guide with a table of its marginals on all training rows, each given a context without that row.
+
+        The labels of a context carry their own variances. Without them thousands of rows make a guide sure of what
+        single labels say where classes overlap, too.
+
+        Args:
+            take: From positions to rows ``(k, d)``, and to targets ``(outputs, k)`` or class numbers ``(k,)``.
+            n: Number of training rows.
+            seed: Of the contexts.
+            dtype: Precision of the algebra for class numbers.
+        """
+        if n < 1:
+            raise OptionError("there are no rows to compute marginals of.")
+        size = context_size(n, self.outputs)
+        found: list[tuple[Tensor, Marginals]] = []
+        for context, others in two_contexts(n, size, seed):
+            rows, raw = take(context)
+            y, own = self.read_targets(raw, dtype)
+            normaliser, scale, noise = (value.to(y) for value in (self.normaliser, self.scale[0], self.noise[0]))
+            K = self.kernel.gram(rows).to(y) / normaliser
+            solver = Solver.of(K, (noise[:, None] + own) / scale[:, None], name=MATRIX_NAME).prepared()
+            chunk = rows_per_chunk(tensor_bytes(4 + 2 * self.outputs, size, dtype=y.dtype))
+            for part in chunk_slices(len(others), chunk):
+                new = take(others[part])[0]
+                K12 = self.kernel.cross(new, rows).to(y).mT / normaliser
+                p = solver.marginals(K12, self.kernel.diagonal(new).to(y) / normaliser, y)
+                # Single precision is enough for what many classes and rows take.
+                kept = torch.float32 if self.likelihood is not None else y.dtype
+                found.append((others[part], Marginals(p.mean.to(kept), (scale[:, None] * p.variance).to(kept))))
+        order = torch.cat([index for index, _ in found]).argsort()
+        table = (torch.cat([p[i] for _, p in found], dim=-1) for i in range(2))
+        return replace(self, table=Marginals(*(value.index_select(-1, order.to(value.device)) for value in table)))

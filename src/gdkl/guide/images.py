@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, cast
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from gdkl.gp import KernelFunction
 from gdkl.guide.kernels import GuideKernel, InfiniteKernelFunction, PlainKernelFunction, as_kernel_function
-from gdkl.infinite import InfiniteNetwork
+from gdkl.infinite import AvgPool2d, Conv2d, Flatten, GlobalAvgPool2d, InfiniteNetwork, Residual, Sequential
 from gdkl.numerics import DataError
 
 
@@ -41,17 +40,23 @@ def image_kernel_function(kernel: GuideKernel, image_shape: tuple[int, ...]) -> 
         kernel: The guide.
         image_shape: Channels, height and width of the images behind the flat rows.
 
+    Raises:
+        DataError: If a network does not take images of this shape.
+
     Example:
         >>> from gdkl import infinite
         >>> net = infinite.Sequential(infinite.Conv2d(3), infinite.ReLU(), infinite.Flatten(), infinite.Linear())
         >>> image_kernel_function(net, (1, 4, 4)).gram(torch.ones(2, 16)).shape
         torch.Size([2, 2])
     """
-    if isinstance(kernel, InfiniteNetwork):
-        if not takes_images(kernel, image_shape):
-            return InfiniteKernelFunction(kernel)
+    if isinstance(kernel, InfiniteNetwork) and takes_images(kernel):
+        try:
+            kernel.diagonal(torch.ones(1, *image_shape))
+        except DataError as error:
+            raise DataError(f"the guide does not take images of shape {image_shape}: {error}") from error
         return InfiniteKernelFunction(cast(Any, _Unflattened(kernel, image_shape)))
-    if isinstance(wrapped := as_kernel_function(kernel), PlainKernelFunction):
+    wrapped = as_kernel_function(kernel)
+    if isinstance(wrapped, PlainKernelFunction):
         function = wrapped.function
         return PlainKernelFunction(
             lambda x1, x2: function(x1.unflatten(-1, image_shape), x2.unflatten(-1, image_shape))
@@ -59,19 +64,10 @@ def image_kernel_function(kernel: GuideKernel, image_shape: tuple[int, ...]) -> 
     return wrapped
 
 
-def takes_images(network: InfiniteNetwork, image_shape: tuple[int, ...]) -> bool:
-    """Whether a network gives a covariance for images of this shape; a dense one wants them flat.
-
-    Raises:
-        DataError: If it takes neither the images nor their flat rows.
-    """
-    images = torch.linspace(-1, 1, 2 * math.prod(image_shape)).reshape(2, *image_shape)
-    try:
-        network.kernel(images)
-    except DataError as of_images:
-        try:
-            network.kernel(images.flatten(1))
-        except DataError:
-            raise DataError(f"the guide does not take images of shape {image_shape}: {of_images}") from of_images
-        return False
-    return True
+def takes_images(network: InfiniteNetwork) -> bool:
+    """Whether a network has a layer that only images have a meaning for; a dense one takes them flat."""
+    if isinstance(network, Sequential):
+        return any(takes_images(layer) for layer in network.layers)
+    if isinstance(network, Residual):
+        return takes_images(network.main) or takes_images(network.shortcut)
+    return isinstance(network, Conv2d | AvgPool2d | GlobalAvgPool2d | Flatten)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gdkl import infinite
 from gdkl.gp import ClassLikelihood
-from gdkl.guide.classes import fit_class_guide
+from gdkl.guide.fit import fit_class_guide
 from gdkl.guide.images import image_kernel_function
 from gdkl.guide.kernels import as_kernel_function
 from gdkl.infinite import InfiniteNetwork
@@ -33,7 +33,7 @@ class Trial:
         log_likelihood: Mean log probability of held-out labels at its best scale.
         accuracy: Part of them that it gets right.
         scale: That best scale.
-        label_share: Share of the labels' own variances that it predicts best with.
+        label_noise_factor: Factor of the labels' own variances that it predicts best with.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Trial:
     log_likelihood: float
     accuracy: float
     scale: float
-    label_share: float
+    label_noise_factor: float
 
 
 def table_guides() -> dict[str, InfiniteNetwork]:
@@ -137,10 +137,10 @@ def search_guides(
             Trial(
                 name,
                 network,
-                float(guide.held_out_log_likelihood.mean()),
-                float(guide.held_out_accuracy.mean()),
+                float(guide.score.mean()),
+                float(guide.accuracy.mean()),
                 float(guide.own_scale.mean()),
-                float(guide.label_share.mean()),
+                float(guide.label_noise_factor.mean()),
             )
         )
     if not trials:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import NOISE_START, Marginals, Split, members_apart
-from gdkl.guide import BothWays, ClassGuide, Guide
+from gdkl.guide import Guide
 from gdkl.methods.data import TrainingData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
@@ -29,7 +29,7 @@ from gdkl.numerics import (
     shared_by_threads,
     threads_for,
 )
-from gdkl.objectives import ObjectiveValue, distillation, guided, predictive
+from gdkl.objectives import ObjectiveValue, distillation, gaussian_term, guided, predictive
 from gdkl.training import SplitSampler
 
 #: Splits for which the guide's posteriors are computed ahead of the loop.
@@ -118,7 +118,7 @@ def fit_gdkl(
                     return at_once
                 q, y, noise = model.split_marginals(data, split)
                 if objective is SplitObjective.GUIDED:
-                    return guided(q, p, y, noise, beta)
+                    return guided(q, p, gaussian_term(q, y, noise), beta)
                 if objective is SplitObjective.DISTILLATION:
                     return distillation(q, p)
                 return predictive(q, y, noise)
@@ -180,7 +180,7 @@ def _shares_members(data: TrainingData, options: DeepKernelOptions, threads: int
 
 
 def guided_splits(
-    guide: Guide | ClassGuide | BothWays,
+    guide: Guide,
     sampler: SplitSampler,
     spare: Executor | None = None,
     *,
@@ -221,11 +221,11 @@ def guided_splits(
 
 
 def _fresh_splits(
-    guide: Guide | ClassGuide | BothWays, sampler: SplitSampler, spare: Executor | None, most: int | None, start: int
+    guide: Guide, sampler: SplitSampler, spare: Executor | None, most: int | None, start: int
 ) -> Iterator[tuple[Split, Marginals]]:
     """Splits that have not been seen before, without the first ones, and no more than are asked for."""
     own, shared = guide.gram.shape[0], max(1, sampler.members // guide.gram.shape[0])
-    apart = isinstance(guide, Guide) and guide.answers_apart(sampler.used // 2)
+    apart = guide.answers_apart(sampler.used // 2)
     per_split = guide.bytes_per_split() // own if apart else guide.bytes_per_split() * shared
     on_cpu = guide.gram.device.type == "cpu"
     count = min(_SPLITS_AHEAD, rows_per_chunk(per_split, _BYTES_AHEAD if on_cpu else DEFAULT_BUDGET))
@@ -244,10 +244,8 @@ def _fresh_splits(
             splits = sampler.draw(count)
             if spare is not None:
                 pending.append((splits, spare.submit(guide.posterior, splits).result))
-            elif isinstance(guide, Guide):
-                pending.append((splits, guide.posterior_later(splits)))
             else:
-                pending.append((splits, partial(guide.posterior, splits)))
+                pending.append((splits, guide.posterior_later(splits)))
             asked += count
         splits, answer = pending.popleft()
         p = answer()

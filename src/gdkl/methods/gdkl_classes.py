@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -14,17 +15,16 @@ from gdkl.gp import (
     ExactPosterior,
     Marginals,
     Split,
-    condition_on_labels,
     squared_distances,
     take_rows,
 )
-from gdkl.guide import BothWays, ClassGuide
+from gdkl.guide import Guide
 from gdkl.methods.class_data import ClassData
 from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.gdkl import guided_splits
 from gdkl.numerics import OptionError, tensor_bytes
-from gdkl.objectives import ObjectiveValue, guided, guided_classes
+from gdkl.objectives import ObjectiveValue, gaussian_term, guided, predictive_label_term
 from gdkl.training import SplitSampler
 
 #: Base samples of the data term, drawn afresh at each step.
@@ -54,7 +54,7 @@ def image_beta(n: int, *, augmented: bool = False) -> float:
 
 def fit_gdkl_classes(
     data: ClassData,
-    guide: ClassGuide,
+    guide: Guide,
     options: DeepKernelOptions,
     *,
     beta: float = 1.0,
@@ -112,18 +112,20 @@ def fit_gdkl_classes(
             nonlocal ahead
             if ahead is None:
                 # The first step that is asked for is a later one in a resumed run: leave out what it has seen.
-                ahead = guided_splits(BothWays(guide) if both_ways else guide, sampler, start=step)
+                ahead = guided_splits(replace(guide, symmetric_splits=both_ways), sampler, start=step)
                 for _ in range(step):
                     draw()
             split, p = next(ahead)
             if data.likelihood is ClassLikelihood.GAUSSIAN:
                 q, y, noise = model.split_marginals(data, split)
-                return guided(q, p, y, noise, beta)
+                return guided(q, p, gaussian_term(q, y, noise), beta)
             if both_ways:
                 q = model.both_ways(everything, data.targets, split, model.noise())
-                return guided_classes(q, p, data.labels_of(torch.cat(split[::-1], dim=-1)), draw(), beta)
-            q = model.marginals(everything, data.targets, split, model.noise())
-            return guided_classes(q, p, data.labels_of(split.held_out[..., : used - used // 2]), draw(), beta)
+                labels = data.labels_of(torch.cat(split[::-1], dim=-1))
+            else:
+                q = model.marginals(everything, data.targets, split, model.noise())
+                labels = data.labels_of(split.held_out[..., : used - used // 2])
+            return guided(q, p, predictive_label_term(q, labels, draw()), beta)
 
         return loss
 
@@ -137,7 +139,7 @@ def fit_gdkl_classes(
         rows_a_step=used,
         more_bytes=data.members * latents,
         start=(lambda model: start_from(model, data, guide.scale)) if start_at_guide else None,
-        finish=lambda model, features: condition_classes(model, features, data, guide.label_share),
+        finish=lambda model, features: condition_classes(model, features, data, guide.label_noise_factor),
     )
 
 
@@ -162,11 +164,13 @@ def recombine(rows: Tensor, count: int, seed: int) -> Tensor:
 
 
 def condition_classes(
-    model: DeepKernel, features: Tensor, data: ClassData, label_share: Tensor | None = None
+    model: DeepKernel, features: Tensor, data: ClassData, noise_factor: Tensor | None = None
 ) -> ExactPosterior:
-    """The trained deep kernel conditioned on all rows, with the variances that the labels carry, or a share of them."""
-    targets = data.label_targets if label_share is None else data.label_targets.share(label_share)
-    return condition_on_labels(model.kernel, features, targets, model.noise(), name="the deep kernel's matrix")
+    """The trained deep kernel conditioned on all rows, with the variances that the labels carry, times a factor."""
+    label_noise = data.label_noise if noise_factor is None else data.label_noise * noise_factor[:, None, None]
+    return ExactPosterior.condition(
+        model.kernel, features, data.targets, model.noise(), row_noise=label_noise, name="the deep kernel's matrix"
+    )
 
 
 @torch.no_grad()
@@ -189,4 +193,4 @@ def start_from(model: DeepKernel, data: ClassData, scale: Tensor) -> None:
     mean_distance = squared_distances(features).sqrt().sum(dim=(-2, -1)) / (data.n * (data.n - 1))
     lengthscale = mean_distance.clamp_min(1e-3)[:, None, None, None].expand_as(kernel.base_kernel.lengthscale)
     kernel.base_kernel.initialize(lengthscale=lengthscale.clone())
-    kernel.initialize(outputscale=scale[:, None].expand_as(kernel.outputscale).clone())
+    kernel.initialize(outputscale=scale.expand_as(kernel.outputscale).clone())

@@ -14,7 +14,7 @@ def fit_nngp(data: TrainingData, guide: Guide) -> FittedModel:
     history = [
         {
             "step": 1.0,
-            "objective": float(-guide.log_evidence.mean()),
+            "objective": float(-guide.score.mean()),
             "noise": float(guide.noise.mean()),
             "scale": float(guide.scale.mean()),
         }

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from torch import nn
 
-from gdkl.guide import ClassGuide
+from gdkl.guide import Guide
 from gdkl.methods.class_data import ClassData
 from gdkl.methods.fitted import FittedModel
 
 
-def fit_nngp_classes(data: ClassData, guide: ClassGuide) -> FittedModel:
+def fit_nngp_classes(data: ClassData, guide: Guide) -> FittedModel:
     """Condition a fitted guide on all rows; the kernel sees the rows as they are."""
     history = [
         {
             "step": 1.0,
-            "objective": float(-guide.held_out_log_likelihood.mean()),
+            "objective": float(-guide.score.mean()),
             "noise": float(guide.noise.mean()),
             "scale": float(guide.own_scale.mean()),
         }

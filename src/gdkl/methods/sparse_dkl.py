@@ -10,7 +10,7 @@ from gdkl.gp import ClassLikelihood, label_targets
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions, train_sparse_deep_kernel
 from gdkl.methods.sparse_gdkl import softmax_samples
-from gdkl.objectives import ObjectiveValue, evidence_bound, softmax_evidence_bound
+from gdkl.objectives import ObjectiveValue, evidence_bound, gaussian_term, softmax_term
 from gdkl.training import Batch, BatchSource
 
 
@@ -33,7 +33,8 @@ def fit_sparse_dkl(
 
     def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
         def loss(rows: Tensor, targets: Tensor) -> ObjectiveValue:
-            return evidence_bound(model.marginals(rows), targets[None], model.noise(), model.points.kl(), source.rows)
+            ell = gaussian_term(model.marginals(rows), targets[None], model.noise())
+            return evidence_bound(ell, model.points.kl().mean(dim=-1), source.rows)
 
         return loss
 
@@ -69,9 +70,9 @@ def fit_sparse_dkl_classes(
             q, kl = model.marginals(rows), model.points.kl()
             if not softmax:
                 y = label_targets(labels, n_classes, likelihood, options.algebra).values
-                return evidence_bound(q, y[None], model.noise(), kl, source.rows)
-            labels = labels.expand(options.members, -1)
-            return softmax_evidence_bound(q, labels, *base, kl=kl, rows=source.rows, weight=kl_weight)
+                return evidence_bound(gaussian_term(q, y[None], model.noise()), kl.mean(dim=-1), source.rows)
+            ell = softmax_term(q, labels.expand(options.members, -1), *base)
+            return evidence_bound(ell, kl.sum(dim=-1), source.rows, kl_weight)
 
         return loss
 

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import ClassLikelihood, Marginals
-from gdkl.guide import BatchGuide, ClassBatchGuide, ClassContextGuide, ContextGuide
+from gdkl.guide import Guide
 from gdkl.methods.fitted import FittedModel
 from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions, train_sparse_deep_kernel
-from gdkl.objectives import SOFTMAX_SAMPLES, ObjectiveValue, guided, guided_softmax
+from gdkl.objectives import SOFTMAX_SAMPLES, ObjectiveValue, gaussian_term, guided, softmax_term
 from gdkl.training import Batch, BatchSource, step_generator
 
 
 def fit_sparse_gdkl(
     source: BatchSource,
-    guide: BatchGuide | ContextGuide,
+    guide: Guide,
     options: SparseOptions,
     *,
     beta: float = 0.1,
@@ -36,22 +36,22 @@ def fit_sparse_gdkl(
         beta: Weight of the KL term.
         held_out: Rows that are not in ``source``, which the noise of predictions comes from; None to keep the learned.
     """
-    outputs = guide.noise.shape[0]
 
     def prepare(step: int, batch: Batch) -> Marginals:
-        return guide.posterior(batch.rows, batch.targets, batch.index)
+        return guide.batch_posterior(batch.rows, batch.targets, batch.index)
 
     def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
         def loss(rows: Tensor, targets: Tensor, *p: Tensor) -> ObjectiveValue:
-            return guided(model.marginals(rows), Marginals(*p), targets[None], model.noise(), beta)
+            q = model.marginals(rows)
+            return guided(q, Marginals(*p), gaussian_term(q, targets[None], model.noise()), beta)
 
         return loss
 
-    return train_sparse_deep_kernel(source, outputs, options, prepare, make_loss, held_out=held_out)
+    return train_sparse_deep_kernel(source, guide.outputs, options, prepare, make_loss, held_out=held_out)
 
 
 def fit_sparse_gdkl_classes(
-    source: BatchSource, guide: ClassBatchGuide | ClassContextGuide, options: SparseOptions, *, beta: float = 0.1
+    source: BatchSource, guide: Guide, options: SparseOptions, *, beta: float = 0.1
 ) -> FittedModel:
     """The same for labels: a softmax over sampled latents, and a Dirichlet guide; or a regression on ±1 a class.
 
@@ -66,21 +66,23 @@ def fit_sparse_gdkl_classes(
     softmax = guide.likelihood is ClassLikelihood.DIRICHLET
 
     def prepare(step: int, batch: Batch) -> tuple[Tensor, ...]:
-        p = guide.posterior(batch.rows, batch.targets, batch.index, dtype)
-        return (*p, softmax_samples(batch, guide.n_classes, options, step)) if softmax else p
+        p = guide.batch_posterior(batch.rows, batch.targets, batch.index, dtype)
+        return (*p, softmax_samples(batch, guide.outputs, options, step)) if softmax else p
 
     def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
         model.noise.requires_grad_(not softmax)
 
         def loss(rows: Tensor, labels: Tensor, mean: Tensor, variance: Tensor, *base: Tensor) -> ObjectiveValue:
             q, p = model.marginals(rows), Marginals(mean, variance)
-            if not softmax:
-                return guided(q, p, guide.targets(labels, dtype).values[None], model.noise(), beta)
-            return guided_softmax(q, p, labels.expand(options.members, -1), *base, beta=beta)
+            if softmax:
+                ell = softmax_term(q, labels.expand(options.members, -1), *base)
+            else:
+                ell = gaussian_term(q, guide.read_targets(labels, dtype).values[None], model.noise())
+            return guided(q, p, ell, beta)
 
         return loss
 
-    return train_sparse_deep_kernel(source, guide.n_classes, options, prepare, make_loss)
+    return train_sparse_deep_kernel(source, guide.outputs, options, prepare, make_loss)
 
 
 def softmax_samples(batch: Batch, n_classes: int, options: SparseOptions, step: int) -> Tensor:

@@ -1,24 +1,28 @@
 """Objectives: pure functions from two marginals and the targets to a scalar and its named terms."""
 
-from gdkl.objectives.classes import cross_entropy, guided_classes, sampled_log_likelihood
-from gdkl.objectives.gaussian import (
+from gdkl.objectives.data_terms import (
+    SOFTMAX_SAMPLES,
+    expected_log_softmax,
+    expected_negative_log_likelihood,
+    gaussian_term,
+    negative_log_predictive,
+    predictive_label_term,
+    sampled_log_likelihood,
+    softmax_term,
+)
+from gdkl.objectives.objectives import (
     GuidedTerms,
     ObjectiveValue,
+    cross_entropy,
     distillation,
-    expected_negative_log_likelihood,
+    evidence_bound,
     gaussian_kl,
     guided,
     guided_terms,
+    kl_term,
     marginal_likelihood,
-    negative_log_predictive,
     predictive,
-)
-from gdkl.objectives.sparse import (
-    SOFTMAX_SAMPLES,
-    evidence_bound,
-    expected_log_softmax,
-    guided_softmax,
-    softmax_evidence_bound,
+    weighted_sum,
 )
 
 __all__ = [
@@ -31,13 +35,15 @@ __all__ = [
     "expected_log_softmax",
     "expected_negative_log_likelihood",
     "gaussian_kl",
+    "gaussian_term",
     "guided",
-    "guided_classes",
-    "guided_softmax",
     "guided_terms",
+    "kl_term",
     "marginal_likelihood",
     "negative_log_predictive",
     "predictive",
+    "predictive_label_term",
     "sampled_log_likelihood",
-    "softmax_evidence_bound",
+    "softmax_term",
+    "weighted_sum",
 ]

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from gdkl import datasets
 from gdkl.estimators.temperature import best_temperature
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs
-from gdkl.guide import fit_class_batch_guide, subset_size
+from gdkl.guide import fixed_class_guide, subset_size
 from gdkl.methods import FittedModel, SparseOptions, fit_sparse_dkl_classes, fit_sparse_gdkl_classes
 from gdkl.nets import ImageFeatures, WideResNet, blocks_a_group, images_at_a_time
 from gdkl.numerics import NumericsError, OptionError
@@ -325,12 +325,11 @@ def _fit(run: Run, source: ImageBatches, task: Task, options: SparseOptions) -> 
         return fit_sparse_dkl_classes(source, task.classes, options, kl_weight=protocol.kl_weight)
     channels, height, width = source.shape
     subset = source.sample(subset_size(source.rows), run.seed)
-    guide = fit_class_batch_guide(
+    guide = fixed_class_guide(
         guide_kernel(protocol.guide, (channels, height, width)),
         subset.rows,
-        subset.targets,
         task.classes,
-        scale=protocol.guide_scale,
+        protocol.guide_scale,
         label_noise=protocol.label_noise,
     )
     return fit_sparse_gdkl_classes(source, guide, options, beta=protocol.beta)

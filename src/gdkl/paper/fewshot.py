@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.gp import ClassLikelihood, base_samples, class_log_probs, softplus_rbf_kernel
-from gdkl.guide import ClassGuide, fit_class_guide
+from gdkl.guide import Guide, fit_class_guide
 from gdkl.methods import (
     ClassData,
     DeepKernelOptions,
@@ -330,7 +330,7 @@ def _rows(images: Any, device: torch.device) -> Tensor:
     return torch.as_tensor(normalise(images)).flatten(1).to(device)
 
 
-def _guide(run: Run, data: ClassData, image_shape: tuple[int, ...]) -> ClassGuide:
+def _guide(run: Run, data: ClassData, image_shape: tuple[int, ...]) -> Guide:
     channels, height, width = image_shape
     kernel = guide_kernel(run.protocol.guide, (channels, height, width))
     # One seed whatever the run's: the guide is the experiment's, the seeds are the student's.
@@ -340,13 +340,13 @@ def _guide(run: Run, data: ClassData, image_shape: tuple[int, ...]) -> ClassGuid
     return replace(guide, scale=torch.full_like(guide.scale, run.protocol.guide_scale))
 
 
-def _guide_summary(guide: ClassGuide) -> dict[str, Any]:
+def _guide_summary(guide: Guide) -> dict[str, Any]:
     return {
         "own_scale": float(guide.own_scale[0]),
         "student_scale": float(guide.scale[0]),
         "noise": float(guide.noise[0]),
-        "held_out_log_likelihood": float(guide.held_out_log_likelihood[0]),
-        "held_out_accuracy": float(guide.held_out_accuracy[0]),
+        "held_out_log_likelihood": float(guide.score[0]),
+        "held_out_accuracy": float(guide.accuracy[0]),
         "curve": {f"{scale:g}": round(value, 4) for scale, value in guide.curve.items()},
     }
 
@@ -354,7 +354,7 @@ def _guide_summary(guide: ClassGuide) -> dict[str, Any]:
 def _fit(
     run: Run,
     data: ClassData,
-    guide: ClassGuide | None,
+    guide: Guide | None,
     task: FewShotTask,
     callbacks: Sequence[Callback],
     checkpoint: Checkpoint | None,

@@ -1,0 +1,159 @@
+"""The one conditioning of this library: a Cholesky factor of C = K + D, and all that follows from it.
+
+Shapes: batch dimensions ``(...)`` first; targets ``(..., n)``; covariances with m new rows ``(..., n, m)``. A batch is
+``(members, outputs)`` in most uses. One matrix may serve several outputs: then the factor has 1 where the targets have
+their number of outputs. Everything is differentiable by autograd; `gdkl.gp.conditioning` has shorter gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gdkl.numerics import cholesky
+
+#: Part of the prior variance below which a posterior variance is rounding error.
+RELATIVE_VARIANCE_FLOOR = 1e-12
+
+
+class Marginals(NamedTuple):
+    """Gaussian marginals of latent function values: means and variances, both ``(..., n)``."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Projection(NamedTuple):
+    """A posterior before its prior is known: means Aᵀv and reductions ΣA² of the variances, ``(..., m)``, with A and v.
+
+    Attributes:
+        mean: Posterior means.
+        reduction: What the posterior variances are below the prior ones.
+        A: L⁻¹K₁₂, ``(..., n, m)``.
+        v: L⁻¹y as columns: one of each output's own, or all outputs beside each other for a shared factor.
+    """
+
+    mean: Tensor
+    reduction: Tensor
+    A: Tensor
+    v: Tensor
+
+
+def floor_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
+    """Keep a posterior variance above the rounding error of its prior: its logarithm is taken next."""
+    return torch.maximum(variance, RELATIVE_VARIANCE_FLOOR * prior_variance)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """Solves with C = LLᵀ.
+
+    Attributes:
+        L: Lower Cholesky factor, ``(..., n, n)``.
+        L_inverse: L⁻¹ where `prepared` has computed it.
+
+    Example:
+        >>> one = torch.ones(1, 1, dtype=torch.float64)
+        >>> solver = Solver.of(one, torch.tensor([0.5], dtype=torch.float64), name="an example")
+        >>> p = solver.marginals(one, one[0], 3 * one[0])
+        >>> print(round(p.mean.item(), 4), round(p.variance.item(), 4))
+        2.0 0.3333
+    """
+
+    L: Tensor
+    L_inverse: Tensor | None = None
+
+    @classmethod
+    def of(cls, K: Tensor, noise: Tensor, *, name: str, checked: bool = True) -> Solver:
+        """Factorise K + diag(noise).
+
+        Args:
+            K: Symmetric, ``(..., n, n)``; left as it is.
+            noise: Variances ``(..., n)``, or ``(..., 1)`` for all rows alike. Its batch broadcasts with that of K.
+            name: What the matrix is, for numerical errors.
+            checked: False leaves out the check of a factorisation on a GPU, for which every step would have to wait:
+                what fails there is NaN, and stops the training loop.
+        """
+        batch = torch.broadcast_shapes(K.shape[:-2], noise.shape[:-1])
+        C = K.expand(*batch, *K.shape[-2:]).clone(memory_format=torch.contiguous_format)
+        C.diagonal(dim1=-2, dim2=-1).add_(noise)
+        return cls(cholesky(C, name=name) if checked or not C.is_cuda else torch.linalg.cholesky_ex(C).L)
+
+    def prepared(self) -> Solver:
+        """The same with L⁻¹ at hand: for many new rows a product is several times as fast as a solve."""
+        identity = torch.eye(self.L.shape[-1], dtype=self.L.dtype, device=self.L.device)
+        return replace(self, L_inverse=torch.linalg.solve_triangular(self.L, identity, upper=False))
+
+    def whiten(self, B: Tensor) -> Tensor:
+        """L⁻¹B."""
+        return solve_factor(self.L, B) if self.L_inverse is None else self.L_inverse @ B
+
+    def weights(self, y: Tensor) -> Tensor:
+        """α = C⁻¹y of targets ``(..., n)``."""
+        if self._serves_several(y):
+            return torch.cholesky_solve(y.mT, self.L.squeeze(-3)).mT
+        return torch.cholesky_solve(y.unsqueeze(-1), self.L).squeeze(-1)
+
+    def inverse(self) -> Tensor:
+        """C⁻¹."""
+        return torch.cholesky_inverse(self.L)
+
+    def project(self, K12: Tensor, y: Tensor) -> Projection:
+        """Means and reductions at new rows with covariances ``(..., n, m)`` with the observed ones."""
+        A = self.whiten(K12)
+        reduction = A.square().sum(dim=-2)
+        if self._serves_several(y):
+            v = self.whiten(y.mT.unsqueeze(-3))
+            return Projection((v.mT @ A).squeeze(-3), reduction, A, v)
+        v = self.whiten(y.unsqueeze(-1))
+        return Projection((v.mT @ A).squeeze(-2), reduction, A, v)
+
+    def marginals(self, K12: Tensor, k22: Tensor, y: Tensor) -> Marginals:
+        """Latent marginals at new rows, without noise.
+
+        Args:
+            K12: Covariances of the observed with the new rows, ``(..., n, m)``.
+            k22: Prior variances of the new rows, ``(..., m)``.
+            y: Targets of the observed rows, ``(..., n)``.
+        """
+        mean, reduction, *_ = self.project(K12, y)
+        return Marginals(mean, floor_variance(k22 - reduction, k22).expand_as(mean))
+
+    def left_out(self, y: Tensor, groups: Tensor | None = None) -> Marginals:
+        """Mean and variance of each target given all others, noise included, for the price of one inverse.
+
+        A target that is left out has mean y − α / diag(C⁻¹) and variance 1 / diag(C⁻¹); a group g of them that are left
+        out together has mean y_g − Σα_g and covariance Σ = [C⁻¹]_gg⁻¹.
+
+        Args:
+            y: Targets, ``(..., n)``.
+            groups: Number of the group that each row is left out with, ``(n,)``; None to leave out one at a time.
+        """
+        inverse, alpha = self.inverse(), self.weights(y)
+        variance = inverse.diagonal(dim1=-2, dim2=-1).reciprocal().expand_as(y).clone()
+        mean = y - alpha * variance
+        if groups is not None:
+            for group in torch.nonzero(torch.bincount(groups) > 1).flatten():
+                rows = torch.nonzero(groups == group).flatten()
+                covariance = torch.linalg.inv(inverse[..., rows[:, None], rows])
+                mean[..., rows] = y[..., rows] - (covariance @ alpha[..., rows].unsqueeze(-1)).squeeze(-1)
+                variance[..., rows] = covariance.diagonal(dim1=-2, dim2=-1)
+        return Marginals(mean, variance)
+
+    def _serves_several(self, y: Tensor) -> bool:
+        """Whether one factor serves several outputs."""
+        return self.L.dim() > 2 and y.dim() > 1 and self.L.shape[-3] == 1 and y.shape[-2] > 1
+
+
+def solve_factor(L: Tensor, B: Tensor, *, transposed: bool = False) -> Tensor:
+    """L⁻¹B, or L⁻ᵀB; batches broadcast.
+
+    One thread takes a quarter less time for wide B in the order of its rows, from the right; several threads far more.
+    """
+    T = L.mT if transposed else L
+    if B.device.type == "cpu" and torch.get_num_threads() == 1:
+        return torch.linalg.solve_triangular(T.mT, B.mT, upper=not transposed, left=False).mT
+    return torch.linalg.solve_triangular(T, B, upper=transposed)

@@ -1,0 +1,234 @@
+"""Two ways to choose a guide's hyperparameters: by evidence, and by what it predicts for held-out labels.
+
+Evidence prefers scales at which a guide is far too unsure of labels, and a student follows its guide. So of a
+classifier's guide it is asked: given the labels of one random half, how probable are those of the other? The output
+scale with the best answer over several splits is the one that the student is guided by. In the same way held-out labels
+decide how much of the labels' own variances a prediction carries. docs/method.md has the measurements behind this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gdkl.gp import (
+    NOISE_FLOOR,
+    NOISE_START,
+    ClassLikelihood,
+    KernelFunction,
+    LabelTargets,
+    Marginals,
+    Solver,
+    Split,
+    base_samples,
+    class_log_probs,
+    label_targets,
+    take_targets,
+)
+from gdkl.guide.evidence import fit_by_evidence
+from gdkl.guide.grams import checked_normaliser, normalised_gram, require_gram_memory
+from gdkl.guide.guide import MATRIX_NAME, Guide
+from gdkl.numerics import limit_threads
+
+#: Part of the rows that a guide of mini-batches is fitted on, with the fewest and the most.
+SUBSET_PART, SUBSET_FEWEST, SUBSET_MOST = 0.05, 256, 4000
+
+#: Factors of the labels' own variances that are tried for prediction. The whole is kept unless held-out labels speak
+#: clearly for less: an improvement of the negative log-likelihood by this part of it.
+_NOISE_FACTORS = (1.0, 0.3, 0.1)
+_CLEARLY = 0.05
+
+#: Output scales that are tried, over a Gram of mean diagonal one: powers of two.
+_SCALES = tuple(2.0**power for power in range(-2, 15))
+#: Random halvings of the training rows that a scale is judged by.
+_SPLITS = 4
+#: At most this many rows take part in a halving: the best scale hardly depends on more, the time does.
+_MOST_ROWS = 600
+_SAMPLES = 256
+
+
+def subset_size(n: int) -> int:
+    """Rows that the hyperparameters of a guide of mini-batches are fitted on: 5 %, at least 256, at most 4000.
+
+    Example:
+        >>> [subset_size(n) for n in (100, 1000, 45730, 600_000)]
+        [100, 256, 2286, 4000]
+    """
+    return min(n, max(SUBSET_FEWEST, min(SUBSET_MOST, round(SUBSET_PART * n))))
+
+
+@torch.no_grad()
+def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_floor: float = NOISE_FLOOR) -> Guide:
+    """Compute the Gram once, normalise it and fit output scale and noise by evidence.
+
+    Args:
+        kernel: Kernel function of the guide.
+        rows: Training inputs, ``(members, n, d)``.
+        targets: Training targets, ``(members, outputs, n)``.
+        noise_floor: Smallest noise variance allowed.
+    """
+    require_gram_memory(rows, 4, targets.dtype)
+    with limit_threads(rows.shape[1]):
+        gram, normaliser = normalised_gram(kernel, rows.to(targets.dtype), targets.dtype)
+        fit = fit_by_evidence(gram, targets, noise_floor)
+    return Guide(kernel, normaliser, fit.scale, fit.noise, gram, targets, fit.log_evidence, fit.scale)
+
+
+@torch.no_grad()
+def fixed_class_guide(
+    kernel: KernelFunction,
+    rows: Tensor,
+    n_classes: int,
+    scale: float,
+    *,
+    likelihood: ClassLikelihood = ClassLikelihood.DIRICHLET,
+    noise: float = NOISE_START,
+    label_noise: bool = False,
+) -> Guide:
+    """A guide of mini-batches of labelled rows with a given scale, over the mean variance of a subset of the rows.
+
+    Args:
+        kernel: Kernel function of the guide.
+        rows: The subset's inputs, ``(n, d)``.
+        n_classes: Number of classes.
+        scale: Output scale over the normalised Gram.
+        likelihood: How labels become targets.
+        noise: Noise variance beside that of the labels.
+        label_noise: As for `Guide.for_batches`.
+    """
+    normaliser = checked_normaliser(kernel.diagonal(rows).double()[None])
+    own, fixed = (torch.full_like(normaliser, value)[:, None] for value in (scale, noise))
+    nothing = own.new_zeros(1, n_classes, 0)
+    guide = Guide(kernel, normaliser, own, fixed, own.new_zeros(1, 0, 0), nothing, own, own, likelihood)
+    return guide.for_batches(label_noise=label_noise)
+
+
+@torch.no_grad()
+def fit_class_guide(
+    kernel: KernelFunction,
+    rows: Tensor,
+    labels: Tensor,
+    n_classes: int,
+    *,
+    likelihood: ClassLikelihood = ClassLikelihood.DIRICHLET,
+    scale: float | None = None,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> Guide:
+    """Compute the Gram once, normalise it and choose scale and noise, which all classes share.
+
+    Args:
+        kernel: Kernel function of the guide.
+        rows: Training inputs, ``(members, n, d)``.
+        labels: Class numbers, ``(members, n)``.
+        n_classes: Number of classes.
+        likelihood: How labels become targets. As regression, scale and noise are those of the largest evidence.
+        scale: Output scale that the student sees; None to have it chosen.
+        seed: Of the random halvings.
+        dtype: Precision of the algebra.
+    """
+    require_gram_memory(rows, 6, dtype)
+    gram, normaliser = normalised_gram(kernel, rows, dtype)
+    targets = label_targets(labels, n_classes, likelihood, dtype)
+    noise, scales, factors = torch.full_like(normaliser, NOISE_START), torch.tensor(_SCALES).to(gram), _NOISE_FACTORS
+    grid = scales.expand(len(rows), -1)
+    if likelihood is ClassLikelihood.GAUSSIAN:
+        fit = fit_by_evidence(gram, targets.values, NOISE_START)
+        # One pair for all classes: the geometric mean of theirs.
+        own, noise = (value.log().mean(dim=-1).exp() for value in (fit.scale, fit.noise))
+        grid, factors = own.unsqueeze(-1), (1.0,)
+    trials = [
+        try_scales(
+            gram, targets.with_noise_factor(torch.full_like(noise, factor)), labels, likelihood, grid, noise, seed
+        )
+        for factor in factors
+    ]
+    # (factors, members): the best scale for each factor, and what it reaches.
+    best = torch.stack([trial.log_likelihood.argmax(dim=-1) for trial in trials]).unsqueeze(-1)
+    own, score, accuracy = (
+        torch.stack(list(values)).gather(-1, best).squeeze(-1)
+        for values in zip(*((grid, trial.log_likelihood, trial.accuracy) for trial in trials), strict=True)
+    )
+    whole = own[0].unsqueeze(-1)
+    chosen = torch.where(score.amax(dim=0) > (1 - _CLEARLY) * score[0], score.argmax(dim=0), 0)[None]
+    own, score, accuracy = (values.gather(0, chosen).mT for values in (own, score, accuracy))
+    curve = zip(grid.mean(dim=0).tolist(), trials[0].log_likelihood.mean(dim=0).tolist(), strict=True)
+    return Guide(
+        kernel,
+        normaliser,
+        # The student's guide has the best scale with the labels' whole variances.
+        whole if scale is None else torch.full_like(whole, scale),
+        noise.unsqueeze(-1),
+        gram,
+        targets.values,
+        score,
+        own,
+        likelihood,
+        label_noise=targets.noise,
+        label_noise_factor=torch.tensor(factors).to(gram)[chosen[0]],
+        accuracy=accuracy,
+        curve=dict(curve),
+    )
+
+
+@dataclass(frozen=True)
+class ScaleTrial:
+    """Scores of the guide alone on held-out labels, by output scale; each ``(members, scales)``."""
+
+    log_likelihood: Tensor
+    accuracy: Tensor
+
+
+@torch.no_grad()
+def try_scales(
+    gram: Tensor,
+    targets: LabelTargets,
+    labels: Tensor,
+    likelihood: ClassLikelihood,
+    scales: Tensor,
+    noise: Tensor,
+    seed: int,
+) -> ScaleTrial:
+    """Log probability and accuracy on held-out halves, as the guide would predict: with the labels' own variances.
+
+    Args:
+        gram: Normalised, ``(members, n, n)``.
+        targets: ``(members, classes, n)`` each.
+        labels: ``(members, n)``.
+        likelihood: How labels became targets.
+        scales: Output scales to try, ``(members, scales)``.
+        noise: ``(members,)``.
+        seed: Of the halvings.
+    """
+    base = base_samples(_SAMPLES, targets.values.shape[-2], seed).to(gram)
+    generator = torch.Generator().manual_seed(seed)
+    scores = gram.new_zeros(2, *scales.shape)
+    member = torch.arange(len(gram), device=gram.device)[:, None, None]
+    for _ in range(_SPLITS):
+        one, two = split = _halves(labels, generator)
+        K11, K12 = (gram[member, one.unsqueeze(-1), other.unsqueeze(-2)].unsqueeze(-3) for other in split)
+        k22 = gram.diagonal(dim1=-2, dim2=-1).gather(-1, two).unsqueeze(-2)
+        y1, own_noise = (take_targets(values, one) for values in targets)
+        y2 = labels.gather(-1, two)
+        for index in range(scales.shape[-1]):
+            scale = scales[:, index, None, None]
+            solver = Solver.of(K11, (own_noise + noise[:, None, None]) / scale, name=MATRIX_NAME)
+            mean, variance = solver.marginals(K12, k22, y1)
+            log_probs = class_log_probs(Marginals(mean, scale * variance), likelihood, noise[:, None], base)
+            scores[0, :, index] += log_probs.gather(-2, y2.unsqueeze(-2)).mean(dim=(-2, -1))
+            scores[1, :, index] += (log_probs.argmax(dim=-2) == y2).to(gram).mean(dim=-1)
+    return ScaleTrial(*(scores / _SPLITS))
+
+
+def _halves(labels: Tensor, generator: torch.Generator) -> Split:
+    """Two halves of at most `_MOST_ROWS` rows, as many of each class in both up to one.
+
+    In random halves a class that one has too many of is one that the other lacks, which no new row would suffer from.
+    """
+    members, n = labels.shape
+    order = torch.rand(members, n, generator=generator).argsort(dim=-1)[:, :_MOST_ROWS].to(labels.device)
+    by_class = labels.gather(-1, order).argsort(dim=-1, stable=True)
+    order = order.gather(-1, by_class)
+    return Split(order[:, 1::2], order[:, ::2])
