@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 
-from gdkl import GDKLRegressor
-from gdkl.estimators import resuming
+from gdkl import GDKLRegressor, Preset
+from gdkl.training import Checkpoint
 
 
 def table(n=1200):
@@ -16,12 +16,12 @@ def table(n=1200):
     return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
-def fit(folder=None, **options):
-    few = {"n_iter": 40, "inference": "sparse", "n_inducing": 10, "batch_size": 64, "random_state": 0}
-    return GDKLRegressor(**{**few, **options}, checkpoint_dir=folder).fit(*table())
+def fit(folder=None, callbacks=()):
+    few = {"n_iter": 40, "inference": "sparse", "n_inducing": 10, "preset": Preset(batch_size=64), "random_state": 0}
+    kept = [] if folder is None else [Checkpoint(folder, every_seconds=0)]
+    return GDKLRegressor(**few, callbacks=[*kept, *callbacks]).fit(*table())
 
 
 if __name__ == "__main__":
-    resuming.EVERY_SECONDS = 0.0
     fit(sys.argv[1], callbacks=[lambda report: print(report.step, flush=True)])
     print("done", flush=True)

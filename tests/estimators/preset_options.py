@@ -15,3 +15,8 @@ def with_preset(**options):
     if inner:
         options["preset"] = Preset(**inner)
     return options
+
+
+def make(kind, **options):
+    """An estimator of a kind with options and fields of its preset."""
+    return kind(**with_preset(**options))

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from preset_options import make
 from regressor_cases import MAKERS, table
 from sklearn.exceptions import NotFittedError
 from torch import nn
@@ -98,7 +99,7 @@ BAD_OPTIONS = {
     "guide": (7, "guide=7.*infinite network"),
     "base_kernel": ("rbf", "base_kernel='rbf'.*GPyTorch"),
     "feature_net": ("mlp", "feature_net='mlp'.*widths"),
-    "tol": (0.1, "tol and patience go together"),
+    "preset": ("best", "preset='best'.*'paper'"),
     "verbose": ("yes", "verbose='yes'.*whole number"),
     "random_state": ("a", "random_state='a'.*generator"),
     "callbacks": (5, "callbacks=5.*list"),
@@ -109,7 +110,7 @@ BAD_OPTIONS = {
 def test_bad_options(option):
     value, message = BAD_OPTIONS[option]
     with pytest.raises(GdklError, match=message) as caught:
-        GDKLRegressor(**{"n_iter": 5, option: value}).fit(X, Y)
+        make(GDKLRegressor, **{"n_iter": 5, option: value}).fit(X, Y)
     assert isinstance(caught.value, ValueError)
     assert len(str(caught.value).splitlines()) == 1
 

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 import torch
 from classifier_cases import MAKERS, images, table
+from preset_options import make
 from sklearn.exceptions import NotFittedError
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -79,8 +80,8 @@ BAD_OPTIONS = {
     "n_iter": (0, "n_iter=0.*at least 1"),
     "n_members": (0, "n_members=0"),
     "likelihood": ("softmax", "likelihood='softmax'.*dirichlet, gaussian"),
-    "calibrate": ("platt", "calibrate='platt'.*'temperature' or 'loo'"),
-    "batch_size": (1, "batch_size=1.*at least 2"),
+    "calibrate": ("platt", "calibrate='platt'.*True or False"),
+    "batch_size": (-1, "batch_size=-1.*at least 0"),
     "augment": ("mixup", "augment='mixup'.*True, False, 'crop' or 'auto'"),
     "optimizer": ("lion", "optimizer='lion'.*adam, sgd"),
     "momentum": (1.0, "momentum=1.0.*below 1"),
@@ -92,7 +93,7 @@ BAD_OPTIONS = {
     "dtype": ("float16", "dtype='float16'.*float64"),
     "base_kernel": ("rbf", "base_kernel='rbf'.*GPyTorch"),
     "feature_net": ("mlp", "feature_net='mlp'.*widths"),
-    "tol": (0.1, "tol and patience go together"),
+    "objective": ("best", "objective='best'.*guided"),
     "verbose": ("yes", "verbose='yes'.*whole number"),
     "random_state": ("a", "random_state='a'.*generator"),
     "callbacks": (5, "callbacks=5.*list"),
@@ -103,14 +104,9 @@ BAD_OPTIONS = {
 def test_bad_options(option):
     value, message = BAD_OPTIONS[option]
     with pytest.raises(GdklError, match=message) as caught:
-        GDKLClassifier(**{"n_iter": 5, option: value}).fit(X, Y)
+        make(GDKLClassifier, **{"n_iter": 5, option: value}).fit(X, Y)
     assert isinstance(caught.value, ValueError)
     assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_network_has_no_answer_without_one_row():
-    with pytest.raises(GdklError, match="calibrate='loo' is not known here: use None or 'temperature'"):
-        MAKERS["nn"](calibrate="loo").fit(X, Y)
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +197,7 @@ def test_sample_weight_is_refused():
 
 def test_a_temperature_needs_rows_to_hold_out():
     with pytest.raises(GdklError, match="at least two rows"):
-        MAKERS["nngp"](calibrate="temperature").fit(X[:4], ["a", "b", "c", "d"])
+        MAKERS["nn"](calibrate=True).fit(X[:4], ["a", "b", "c", "d"])
 
 
 def test_bad_networks_over_images():

@@ -43,7 +43,7 @@ def test_load_of_save_predicts_the_same(name, names, tmp_path):
     "options",
     [
         {"n_members": 2},
-        {"feature_net": [7, 3], "calibrate": "temperature"},
+        {"feature_net": [7, 3], "calibrate": False, "milestones": (0.5, 0.9)},
         {"dtype": "float32"},
         {"guide": "auto", "likelihood": "gaussian"},
         {"guide": infinite.mlp(2, activation="erf")},
@@ -60,7 +60,7 @@ def test_options_survive(options, tmp_path):
 def test_more_options_survive(name, tmp_path):
     X, y = table(40)
     options = {"n_members": 2, "dtype": "float32"} if name == "nn" else {"guide": "auto"}
-    model = MAKERS[name](calibrate="temperature", **options).fit(X, y)
+    model = MAKERS[name](calibrate=True, **options).fit(X, y)
     model.save(tmp_path / "model.gdkl")
     loaded = gdkl.load(tmp_path / "model.gdkl")
     _same(model, loaded, X)

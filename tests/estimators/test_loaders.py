@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from gdkl import DKLRegressor, GDKLClassifier, GDKLRegressor, metrics
-from gdkl.estimators.held_out import content_keys
-from gdkl.estimators.loaders import RegressionLoader, as_loader
-from gdkl.estimators.scaling import Scaler
+from gdkl import DKLRegressor, GDKLClassifier, GDKLRegressor, Preset, metrics
+from gdkl.estimators.kinds import Augmentation, TableKind
+from gdkl.estimators.loader_passes import content_keys
+from gdkl.estimators.loader_source import LoaderSource, read_loader
+from gdkl.estimators.loaders import as_loader
+from gdkl.inputs import TableInput
 from gdkl.numerics import DataError, DataWarning, OptionError
 
 FEW = {"n_iter": 3, "inference": "sparse", "n_inducing": 5, "random_state": 0}
@@ -94,15 +97,18 @@ def test_the_deviation_is_that_of_new_rows(kind):
 
 def batches_of(loader, seed=3, hold_out=True):
     """What training would see of a loader in one epoch, and what it would not, in the loader's own units."""
-    stream = RegressionLoader.read(loader, seed, hold_out=hold_out)
-    told = stream.told
-    columns, outputs = told.row_shape[0], max(1, sum(told.y_shape))
-    plain = Scaler(
-        np.zeros(columns), np.ones(columns), np.ones(columns, bool), np.zeros(outputs), np.ones(outputs), outputs == 1
+    read = read_loader(loader, None, seed, labels=False, hold_out=hold_out, fingerprint=False)
+    columns = read.first.row_shape[0]
+    plain = TableKind(TableInput(np.zeros(columns), np.ones(columns), np.ones(columns, bool)))
+    source = LoaderSource(
+        plain, 1, read.loader, read.first, lambda y: y.reshape(len(y), -1).T, read.held_out, read.filter
     )
-    source, held = stream.batches(plain, torch.device("cpu"), torch.float64, torch.float64)
-    steps = -(-told.rows // told.batch_size)
-    return source, [source.batch(step) for step in range(steps)], held
+    plan = SimpleNamespace(
+        device=torch.device("cpu"), network_dtype=torch.float64, algebra=torch.float64, augmentation=Augmentation()
+    )
+    batches, held = source.batches(plan, 0)
+    steps = -(-read.first.rows // read.first.batch_size)
+    return batches, [batches.batch(step) for step in range(steps)], held
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -281,7 +287,7 @@ def test_every_pass_has_an_order_of_its_own_and_the_users_random_numbers_are_lef
     np.random.normal()  # noqa: NPY002
     before = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     loader = shuffling("altered", X, y)
-    stream = RegressionLoader.read(loader, 3, hold_out=True)
+    stream = read_loader(loader, None, 3, labels=False, hold_out=True, fingerprint=False)
     first, second = ([pair[1] for pair in stream.loader] for _ in range(2))
     assert not torch.equal(first[0], second[0])
     assert torch.equal(torch.cat(first).sort().values, torch.cat(second).sort().values)
@@ -348,41 +354,41 @@ class Again:
 X, Y = table(40)
 
 BAD = {
-    "text from a Dataset": (Texts(), "batch 0 of the loader has y of type <U1: a regressor needs numbers"),
+    "text from a Dataset": (Texts(), "batch 0 of the loader has y that is not numeric: a regressor needs numbers"),
     "text in a list": ([(X, np.array(["a"] * 40))], "a regressor needs numbers; for classes use a classifier"),
     "objects": ([(X, np.array([None, "b"] * 20))], "y that is not numeric"),
-    "complex": ([(X, Y * 1j)], "y of type complex128"),
-    "dates": ([(X, np.array(["2020-01-01"] * 40, dtype="datetime64[D]"))], "y of type datetime64"),
-    "other widths": ([(X, Y), (X[:, :3], Y)], r"batch 1 .* rows of shape \(3,\), where the first batch had \(4,\)"),
+    "complex": ([(X, Y * 1j)], "y that is not numeric"),
+    "dates": ([(X, np.array(["2020-01-01"] * 40, dtype="datetime64[D]"))], "y that is not numeric"),
+    "other widths": ([(X, Y), (X[:, :3], Y)], r"batch 1 .* x of shape \(40, 3\), where .* had rows of shape \(4,\)"),
     "other targets": (
         [(X, Y), (X, Y[:, None])],
-        r"batch 1 .* has y of shape \(40, 1\), where the first batch had \(40,\)",
+        r"batch 1 .* has y of shape \(40, 1\), where the first batch had rows of shape \(\)",
     ),
-    "more targets": ([(X, Y[:, None]), (X, np.stack([Y, Y], 1))], r"y of shape \(40, 2\), .* had \(40, 1\)"),
+    "more targets": ([(X, Y[:, None]), (X, np.stack([Y, Y], 1))], r"y of shape \(40, 2\), .* had rows of shape \(1,\)"),
     "deep targets": ([(X, Y[:, None, None])], r"y of shape \(40, 1, 1\): expected \(b,\)"),
     "no targets": ([(X, Y[:, None][:, :0])], r"y of shape \(40, 0\)"),
     "ragged rows": ([([[1.0, 2.0], [3.0]], [1.0, 2.0])], "batch 0 .* x that is not an array of numbers: its rows have"),
     "ragged targets": ([(X[:2], [[1.0, 2.0], [3.0]])], "batch 0 .* y that is not an array of numbers"),
     "words as rows": ([([["a", "b"]], [1.0])], "x of shape"),
-    "one y": ([(X, Y[0])], r"y of shape \(\): one y a row"),
-    "one y too few": ([(X, Y), (X, Y[1:])], "batch 1 .* one y a row"),
+    "one y": ([(X, Y[0])], r"y of shape \(\): one y per row"),
+    "one y too few": ([(X, Y), (X, Y[1:])], "batch 1 .* one y per row"),
     "not a pair": ([(X, Y), X], r"batch 1 of the loader is ndarray: it must be a pair \(x, y\)"),
     "three parts": (DataLoader(TensorDataset(*[torch.zeros(9, 2)] * 3)), r"has 3 parts: it must be a pair \(x, y\)"),
     "dicts from a Dataset": (
         DataLoader([{"x": row, "y": target} for row, target in zip(X, Y, strict=True)]),
         r"batch 0 of the loader is a dict of 'x', 'y': it must be a pair \(x, y\)",
     ),
-    "triples": ([(X, Y, Y)] * 2, r"batches of 3 parts: a batch is a pair \(x, y\).*\[\(x, y\) for x, y, \*_ in X\]"),
-    "triples of tensors": ([[torch.as_tensor(X)] * 3], r"batches of 3 parts: a batch is a pair \(x, y\)"),
-    "triples of lists": ([(X.tolist(), Y.tolist(), Y.tolist())], "batches of 3 parts"),
-    "rows alone in a tuple": ([(X,), (X,)], r"batches of 1 part: a batch is a pair \(x, y\)"),
-    "dicts": ([{"x": X, "y": Y}], r"list of dicts: a batch is a pair \(x, y\).*batch\['x'\]"),
+    "triples": ([(X, Y, Y)] * 2, r"list of 3-part batches: a batch is a pair \(x, y\)"),
+    "triples of tensors": ([[torch.as_tensor(X)] * 3], r"list of 3-part batches: a batch is a pair \(x, y\)"),
+    "triples of lists": ([(X.tolist(), Y.tolist(), Y.tolist())], "3-part batches"),
+    "rows alone in a tuple": ([(X,), (X,)], r"1-part batches: a batch is a pair \(x, y\)"),
+    "dicts": ([{"x": X, "y": Y}], r"list of dicts: .*a batch is a pair \(x, y\)"),
     "dicts of numbers": ([{"a": 1.0, "b": 2.0}] * 9, r"pd.DataFrame\(X\)"),
-    "rows alone": ([X, X], r"without targets: a batch is a pair \(x, y\).*zip"),
-    "one pair": ((X, Y), r"X is one pair \(x, y\): call fit\(x, y\)"),
-    "rows in 3-D": ([(X[None], Y)], r"list of pairs with 3-D x: a batch is a pair \(x, y\)"),
+    "rows alone": ([X, X], r"without targets: a batch is a pair \(x, y\)"),
+    "one pair": ((X, Y), r"of one table call fit\(x, y\)"),
+    "rows in 3-D": ([(X[None], Y)], r"2-part batches: a batch is a pair \(x, y\)"),
     "one class of its own": (Again([(X, Y)]), "X is Again, which is no table: pass a list of batches"),
-    "a zip": (zip([X], [Y], strict=True), r"a zip, which can be gone through only once: pass list\(X\)"),
+    "a zip": (zip([X], [Y], strict=True), r"X is zip, which is no table: pass a list of batches"),
     "missing": ([(X, np.where(Y > 0, np.nan, Y))], "batch 0 .* NaN or infinite .* in y"),
     "uneven rows": (Uneven(), "rows or targets of different shapes"),
     "uneven rows, loader": (DataLoader(Uneven(), batch_size=4), "rows or targets of different shapes"),
@@ -396,11 +402,11 @@ BAD = {
     "single rows": ([(X[i : i + 1], Y[i : i + 1]) for i in range(40)], "no batch of two rows"),
     "constant": ([(X, np.ones(40))], "y is constant"),
     "images": ([(np.zeros((9, 1, 5, 5)), np.arange(9.0))], "a regressor takes rows"),
-    "rows one by one": (list(zip(X, Y, strict=True)), r"list of pairs .* DataLoader"),
+    "rows one by one": (list(zip(X, Y, strict=True)), r"2-part batches: .* DataLoader"),
     "an empty list": ([], "X is empty"),
     "a generator": (
         ((X, Y) for _ in range(3)),
-        r"a generator, which can be gone through only once: pass list\(X\), .*a batch is a pair \(x, y\)",
+        r"X is generator, which is no table: pass a list of batches, .*a batch is a pair \(x, y\)",
     ),
 }
 
@@ -416,8 +422,8 @@ def test_what_cannot_be_learned_from_is_refused_in_one_line(case):
 def test_targets_beside_a_list_of_batches_and_ragged_tables():
     with pytest.raises(DataError, match="without y"):
         GDKLRegressor(**FEW).fit([(X, Y)], Y)
-    with pytest.raises(OptionError, match="not a list of batches"):
-        GDKLRegressor(**FEW, batch_size=20).fit([(X, Y)])
+    with pytest.raises(OptionError, match="a list of batches has its own"):
+        GDKLRegressor(**FEW, preset=Preset(batch_size=20)).fit([(X, Y)])
     with pytest.raises(DataError, match="rows of different lengths"):
         GDKLRegressor(**FEW).fit([[1.0, 2.0], [3.0]], [1.0, 2.0])
     with pytest.raises(DataError, match="requires y"):
@@ -426,8 +432,8 @@ def test_targets_beside_a_list_of_batches_and_ragged_tables():
 
 def test_targets_beside_malformed_batches_change_nothing():
     for data, match in (
-        ([(X, Y, Y)], "batches of 3 parts"),
-        ([{"x": X, "y": Y}], "list of dicts: a batch is a pair"),
+        ([(X, Y, Y)], "3-part batches"),
+        ([{"x": X, "y": Y}], "list of dicts: .*a batch is a pair"),
         (((X, Y) for _ in range(2)), "give rows as an array"),
     ):
         with pytest.raises(DataError, match=match):
@@ -444,13 +450,13 @@ def test_targets_beside_malformed_batches_change_nothing():
 def test_a_classifier_refuses_what_it_cannot_read():
     labels = (Y > 0).astype(int)
     for data, match in (
-        ([(X, labels, labels)], r"batches of 3 parts: a batch is a pair \(x, y\)"),
-        (((X, labels) for _ in range(3)), "can be gone through only once"),
-        ([{"x": X, "y": labels}], r"list of dicts: a batch is a pair \(x, y\)"),
-        ([(X, labels), (X[:, :2], labels)], "batch 1 .* rows of shape"),
+        ([(X, labels, labels)], r"3-part batches: a batch is a pair \(x, y\)"),
+        (((X, labels) for _ in range(3)), "which is no table"),
+        ([{"x": X, "y": labels}], r"list of dicts: .*a batch is a pair \(x, y\)"),
+        ([(X, labels), (X[:, :2], labels)], "batch 1 .* x of shape"),
         ([(X, np.array(["a"] * 40)), (X, labels)], "labels of type"),
-        ([(X, np.array(["a", "b"] * 20))], "labels of type <U1: give whole numbers"),
-        ([(X, labels[:, None])], "one class number a row"),
+        ([(X, np.array(["a", "b"] * 20))], "labels of type <U1 .*: give one whole number per row"),
+        ([(X, labels[:, None])], "one whole number per row"),
         ([(X[:0], labels[:0])], "no rows"),
         ([(X, labels * 0)], "one class only"),
     ):

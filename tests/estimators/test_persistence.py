@@ -51,7 +51,8 @@ def test_load_of_save_predicts_the_same(name, outputs, tmp_path):
         {"dtype": "float32"},
         {"guide": infinite.mlp(hidden_layers=2, weight_var=2.0, bias_var=0.1, activation="erf")},
         {"random_state": np.random.RandomState(0)},
-        {"tol": 1e-4, "patience": 5},
+        {"learning_rate": 0.02, "calibrate": False},
+        {"preset": "paper"},
     ],
 )
 def test_options_survive(options, tmp_path):
@@ -190,14 +191,15 @@ def test_other_files_are_no_models(tmp_path):
         gdkl.load(tmp_path)
 
 
-def test_a_newer_format_is_named(model_bytes, tmp_path):
+@pytest.mark.parametrize(("version", "remedy"), [(99, "upgrade gdkl"), (1, "read it with gdkl 0.1.0")])
+def test_another_format_is_named_with_what_reads_it(version, remedy, model_bytes, tmp_path):
     tensors = safetensors.torch.load(model_bytes)
     length = int.from_bytes(model_bytes[:8], "little")
     header = json.loads(json.loads(model_bytes[8 : 8 + length])["__metadata__"]["gdkl"])
-    header["format_version"] = 99
-    path = tmp_path / "newer.gdkl"
+    header |= {"format_version": version, "library_version": "0.1.0"}
+    path = tmp_path / "other.gdkl"
     path.write_bytes(safetensors.torch.save(tensors, metadata={"gdkl": json.dumps(header)}))
-    with pytest.raises(GdklError, match=r"format 99.*upgrade"):
+    with pytest.raises(GdklError, match=rf"format {version}.*{remedy}"):
         gdkl.load(path)
 
 

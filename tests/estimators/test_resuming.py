@@ -7,22 +7,19 @@ import signal
 import subprocess
 import sys
 import warnings
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from long_fit import fit, table
+from preset_options import make
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 import gdkl
 from gdkl import DKLClassifier, DKLRegressor, GDKLClassifier, GDKLRegressor, infinite
-from gdkl.estimators import resuming
-from gdkl.estimators.resuming import describe
-from gdkl.nets import MLP
 from gdkl.numerics import DataError, OptionError
-from gdkl.training import CheckpointWarning
+from gdkl.training import Checkpoint, CheckpointWarning
 
 FEW = {"n_iter": 30, "inference": "sparse", "n_inducing": 8, "batch_size": 50, "random_state": 0}
 
@@ -39,9 +36,8 @@ def kill_at(step):
     return killer
 
 
-@pytest.fixture(autouse=True)
-def every_step(monkeypatch):
-    monkeypatch.setattr(resuming, "EVERY_SECONDS", 0.0)
+def every_step(folder):
+    return Checkpoint(folder, every_seconds=0)
 
 
 @pytest.mark.parametrize("steps", [1, 17, 39])
@@ -101,52 +97,34 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_is_gone_on_with(kind, tmp_path):
-    make, data = KINDS[kind]
+    kind_of, data = KINDS[kind]
     options = {**FEW, "batch_size": None} if kind == "list" else FEW
     # A new process has random numbers of its own.
     torch.seed()
     with pytest.raises(KilledError):
-        make(**options, checkpoint_dir=tmp_path, callbacks=[kill_at(20)]).fit(*data())
+        make(kind_of, **options, callbacks=[every_step(tmp_path), kill_at(20)]).fit(*data())
     assert len(list(tmp_path.iterdir())) == 2
-    resumed = make(**options, checkpoint_dir=str(tmp_path)).fit(*data())
+    resumed = make(kind_of, **options, callbacks=[every_step(str(tmp_path))]).fit(*data())
     assert resumed.history_["step"].iloc[0] == 21
-    whole = make(**options).fit(*data())
+    whole = make(kind_of, **options).fit(*data())
     score = (lambda model: model.predict_proba(X)) if "classes" in kind else (lambda model: model.predict(X))
     np.testing.assert_array_equal(score(resumed), score(whole))
     assert not list(tmp_path.iterdir())
 
 
-def test_both_fits_of_a_temperature_are_gone_on_with(tmp_path):
-    options = {**FEW, "calibrate": "temperature"}
-    reached = []
-
-    def kill_in_the_second(report):
-        reached.append(report.step)
-        if len(reached) == 45:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        GDKLClassifier(**options, checkpoint_dir=tmp_path, callbacks=[kill_in_the_second]).fit(X, LABELS)
-    steps = []
-    resumed = GDKLClassifier(**options, checkpoint_dir=tmp_path, callbacks=[lambda r: steps.append(r.step)])
-    resumed.fit(X, LABELS)
-    assert steps == list(range(16, 31))
-    whole = GDKLClassifier(**options).fit(X, LABELS)
-    assert resumed.temperature_ == whole.temperature_
-    np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
-
-
 def first_step(tmp_path, data, **options):
     steps = []
-    GDKLRegressor(
-        **{**FEW, **options}, checkpoint_dir=tmp_path, callbacks=[lambda report: bool(steps.append(report.step))]
+    make(
+        GDKLRegressor,
+        **{**FEW, **options},
+        callbacks=[every_step(tmp_path), lambda report: bool(steps.append(report.step))],
     ).fit(*data)
     return steps[0]
 
 
 def test_other_data_or_settings_start_anew_and_leave_it_alone(tmp_path):
     with pytest.raises(KilledError):
-        GDKLRegressor(**FEW, checkpoint_dir=tmp_path, callbacks=[kill_at(20)]).fit(X, Y)
+        make(GDKLRegressor, **FEW, callbacks=[every_step(tmp_path), kill_at(20)]).fit(X, Y)
     changed = X.copy()
     changed[600, 1] += 1e-9
     for data in ((changed, Y), (X, Y + 1e-6 * X[:, 0]), (X[:1100], Y[:1100]), (dataset(),)):
@@ -185,14 +163,14 @@ def in_order(order, batch_size=50):
 
 def broken_off(tmp_path, data):
     with pytest.raises(KilledError):
-        GDKLRegressor(**{**FEW, "batch_size": None}, checkpoint_dir=tmp_path, callbacks=[kill_at(20)]).fit(data)
+        make(GDKLRegressor, **{**FEW, "batch_size": None}, callbacks=[every_step(tmp_path), kill_at(20)]).fit(data)
     return sorted(file.name for file in tmp_path.iterdir())
 
 
 def test_the_same_rows_in_another_order_are_gone_on_with_and_told_of(tmp_path):
     one, other = (np.random.default_rng(seed).permutation(1200).tolist() for seed in (0, 1))
     broken_off(tmp_path, in_order(one))
-    with pytest.warns(CheckpointWarning, match=r"in another order .*00000020.checkpoint.* goes on .*same seed") as told:
+    with pytest.warns(CheckpointWarning, match=r"in another order .*00000020.checkpoint.* resumes .*same seed") as told:
         assert first_step(tmp_path, (in_order(other),), batch_size=None) == 21
     assert told[0].filename == __file__
     assert not list(tmp_path.iterdir())
@@ -220,68 +198,54 @@ def test_an_interrupted_fit_is_gone_on_with(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.warns(gdkl.numerics.InterruptedFitWarning):
-        GDKLRegressor(**FEW, checkpoint_dir=tmp_path, callbacks=[interrupt]).fit(X, Y)
+        make(GDKLRegressor, **FEW, callbacks=[every_step(tmp_path), interrupt]).fit(X, Y)
     assert first_step(tmp_path, (X, Y)) == 11
 
 
 def test_folders_and_options_that_do_not_serve_are_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError, match=r"cannot write checkpoints to .*file: .*Give another folder"):
-        GDKLRegressor(**FEW, checkpoint_dir=tmp_path / "file").fit(X, Y)
-    with pytest.raises(OptionError, match="checkpoint_dir=3 is not allowed"):
-        GDKLRegressor(**FEW, checkpoint_dir=3).fit(X, Y)
-    with pytest.raises(OptionError, match="checkpoint_dir needs a random_state"):
-        GDKLRegressor(**{**FEW, "random_state": None}, checkpoint_dir=tmp_path).fit(X, Y)
-    with pytest.raises(OptionError, match="exact inference keeps no checkpoints"):
-        GDKLClassifier(inference="exact", random_state=0, checkpoint_dir=tmp_path).fit(X, LABELS)
-    made = GDKLRegressor(**FEW, checkpoint_dir=tmp_path / "new" / "folder").fit(X, Y)
+        make(GDKLRegressor, **FEW, callbacks=[every_step(tmp_path / "file")]).fit(X, Y)
+    with pytest.raises(OptionError, match="folder=3 of a Checkpoint is not allowed"):
+        make(GDKLRegressor, **FEW, callbacks=[every_step(3)]).fit(X, Y)
+    with pytest.raises(OptionError, match="Checkpoint needs a random_state"):
+        make(GDKLRegressor, **{**FEW, "random_state": None}, callbacks=[every_step(tmp_path)]).fit(X, Y)
+    made = make(GDKLRegressor, **FEW, callbacks=[every_step(tmp_path / "new" / "folder")]).fit(X, Y)
     assert not list((tmp_path / "new" / "folder").iterdir())
     made.save(tmp_path / "model.gdkl")
-    assert gdkl.load(tmp_path / "model.gdkl").checkpoint_dir is None
+    assert gdkl.load(tmp_path / "model.gdkl").callbacks is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
 def test_a_read_only_folder_is_refused_before_training(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(DataError, match="Permission denied"):
-        GDKLRegressor(**FEW, checkpoint_dir=tmp_path).fit(X, Y)
+        make(GDKLRegressor, **FEW, callbacks=[every_step(tmp_path)]).fit(X, Y)
 
 
-def test_options_are_told_apart_by_all_that_they_hold():
-    def closed(width):
-        return lambda columns: MLP(columns, (width,))
-
-    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    other = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-
-    class Builder:
-        def __init__(self, width):
-            self.width = width
-
-        def __call__(self, columns):
-            return MLP(columns, (self.width,))
-
-    pairs = [
-        (closed(3), closed(4)),
-        (partial(MLP, widths=(3,)), partial(MLP, widths=(4,))),
-        (Builder(3), Builder(4)),
-        (net, other),
-        ([3, 4], [3, 5]),
-        (infinite.mlp(1), infinite.mlp(2)),
-        (lambda columns: MLP(columns, (3,)), lambda columns: MLP(columns, (4,))),
-    ]
-    for one, another in pairs:
-        assert describe(one) == describe(one)
-        assert describe(one) != describe(another)
-    assert describe(closed(3)) == describe(closed(3))
-    assert describe((3, 4)) == describe([3, 4]) == describe(np.array([3, 4]))
+def test_a_function_that_another_process_cannot_identify_is_refused(tmp_path):
+    with pytest.raises(OptionError, match="defined in a module, not lambdas"):
+        make(
+            GDKLRegressor,
+            **FEW,
+            feature_net=lambda columns: torch.nn.Linear(columns, 2),
+            callbacks=[every_step(tmp_path)],
+        ).fit(X, Y)
 
 
-@pytest.mark.parametrize("kind", [GDKLRegressor, GDKLClassifier])
-def test_a_fit_that_is_exact_says_that_it_keeps_nothing(kind, tmp_path):
+def test_an_exact_regressor_says_that_it_keeps_no_checkpoints(tmp_path):
     X = np.random.default_rng(0).normal(size=(30, 3))
-    y = (X[:, 0] > 0).astype(int)
-    model = kind(n_iter=2, random_state=0, device="cpu", checkpoint_dir=tmp_path / "kept")
-    with pytest.warns(CheckpointWarning, match="exact for 30 rows.*keeps nothing in checkpoint_dir"):
-        model.fit(X, y)
+    model = GDKLRegressor(n_iter=2, random_state=0, device="cpu", callbacks=[every_step(tmp_path / "kept")])
+    with pytest.warns(CheckpointWarning, match="exact regression keeps no checkpoints"):
+        model.fit(X, X[:, 0])
     assert model.inference_ == "exact"
+
+
+def test_an_exact_classifier_resumes(tmp_path):
+    options = {"n_iter": 30, "random_state": 0, "device": "cpu"}
+    with pytest.raises(KilledError):
+        GDKLClassifier(**options, callbacks=[every_step(tmp_path), kill_at(20)]).fit(X[:80], LABELS[:80])
+    resumed = GDKLClassifier(**options, callbacks=[every_step(tmp_path)]).fit(X[:80], LABELS[:80])
+    assert resumed.history_["step"].iloc[0] == 21
+    whole = GDKLClassifier(**options).fit(X[:80], LABELS[:80])
+    np.testing.assert_allclose(resumed.predict_proba(X), whole.predict_proba(X), atol=1e-9)

@@ -7,13 +7,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from preset_options import make
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import gdkl
 from gdkl import DKLClassifier, DKLRegressor, GDKLClassifier, GDKLRegressor, NNGPRegressor
-from gdkl.methods import prefers_exact
 from gdkl.numerics import DataError, DataWarning, OptionError
+from gdkl.training import prefers_exact
 
 REGRESSORS = {"gdkl": GDKLRegressor, "dkl": DKLRegressor}
 CLASSIFIERS = {"gdkl": GDKLClassifier, "dkl": DKLClassifier}
@@ -42,7 +43,7 @@ def same(one, other, X, rtol=1e-6):
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_a_sparse_regressor_learns_and_predicts(kind):
     X, y = table()
-    model = REGRESSORS[kind](**{**FEW, "n_iter": 300}).fit(X[:1000], y[:1000])
+    model = make(REGRESSORS[kind], **{**FEW, "n_iter": 300}).fit(X[:1000], y[:1000])
     assert model.inference_ == "sparse"
     assert model.score(X[1000:], y[1000:]) > 0.8
     p = model.predict_distribution(X[1000:])
@@ -54,11 +55,11 @@ def test_a_sparse_regressor_learns_and_predicts(kind):
     assert {"objective", "ell", "epoch"} <= set(model.history_.columns)
 
 
-def test_coverage_is_honest_where_a_network_learns_by_heart():
+def test_coverage_is_honest_where_a_network_overfits():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1600, 6))
     y = X[:, 0] + rng.normal(size=1600)
-    model = GDKLRegressor(inference="sparse", n_iter=800, n_inducing=30, batch_size=256, random_state=0)
+    model = make(GDKLRegressor, inference="sparse", n_iter=800, n_inducing=30, batch_size=256, random_state=0)
     model.fit(X[:1100], y[:1100])
     low, high = model.predict_distribution(X[1100:]).interval(0.9)
     assert 0.84 < ((low < y[1100:]) & (y[1100:] < high)).mean() < 0.96
@@ -67,7 +68,7 @@ def test_coverage_is_honest_where_a_network_learns_by_heart():
 def test_several_outputs_and_members():
     X, y = table(400)
     both = np.stack([y, -3 * y], axis=1)
-    model = GDKLRegressor(**FEW, n_members=2).fit(X, both)
+    model = make(GDKLRegressor, **FEW, n_members=2).fit(X, both)
     p = model.predict_distribution(X[:10])
     assert p.n_components == 2
     assert p.mean.shape == (10, 2)
@@ -77,7 +78,7 @@ def test_several_outputs_and_members():
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_two_fits_with_one_seed_are_equal_and_files_remember(kind, tmp_path):
     X, y = table(300)
-    one, other = (REGRESSORS[kind](**FEW).fit(X, y) for _ in range(2))
+    one, other = (make(REGRESSORS[kind], **FEW).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
     one.save(tmp_path / "model.gdkl")
     loaded = gdkl.load(tmp_path / "model.gdkl")
@@ -89,22 +90,23 @@ def test_two_fits_with_one_seed_are_equal_and_files_remember(kind, tmp_path):
 
 def test_memory_mapped_and_long_arrays_are_not_copied(tmp_path, monkeypatch):
     X, y = table()
-    whole = GDKLRegressor(**FEW).fit(X, y)
+    whole = make(GDKLRegressor, **FEW).fit(X, y)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    same(GDKLRegressor(**FEW).fit(mapped, y), whole, X)
+    same(make(GDKLRegressor, **FEW).fit(mapped, y), whole, X)
     # A table too long to keep is fetched a batch at a time, and gives the same.
-    monkeypatch.setattr("gdkl.estimators.streams._KEPT_BYTES", 100)
-    monkeypatch.setattr("gdkl.estimators.streams._LONG_BYTES", 100)
-    same(GDKLRegressor(**FEW).fit(mapped, y), whole, X)
+    monkeypatch.setattr("gdkl.estimators.sources._IN_MEMORY_BYTES", 100)
+    monkeypatch.setattr("gdkl.inputs.tables._LONG_BYTES", 100)
+    same(make(GDKLRegressor, **FEW).fit(mapped, y), whole, X)
 
 
 def test_a_long_table_is_predicted_in_parts_and_its_rows_are_named_rightly(monkeypatch):
     X, y = table(300)
-    model = GDKLRegressor(**FEW).fit(X, y)
+    model = make(GDKLRegressor, **FEW).fit(X, y)
     expected = model.predict_distribution(X)
     monkeypatch.setattr(
-        "gdkl.estimators.base.row_parts", lambda table: [(at, table[at : at + 7]) for at in range(0, len(table), 7)]
+        "gdkl.estimators.regression.row_parts",
+        lambda table: [(at, table[at : at + 7]) for at in range(0, len(table), 7)],
     )
     p = model.predict_distribution(X)
     np.testing.assert_allclose(p.mean, expected.mean, rtol=1e-10)
@@ -133,14 +135,14 @@ def test_a_dataset_or_loader_takes_no_y(kind, wrap):
     if wrap == "loader":
         data = DataLoader(data, batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(0))
     options = {**FEW, "n_iter": 250} if wrap == "dataset" else {**FEW, "n_iter": 250, "batch_size": None}
-    model = REGRESSORS[kind](**options).fit(data)
+    model = make(REGRESSORS[kind], **options).fit(data)
     assert model.n_features_in_ == 4
     assert model.score(X, y) > 0.8
 
 
 def test_a_loader_of_wrong_shapes_is_refused():
     X, y = (torch.as_tensor(value, dtype=torch.float32) for value in table(100))
-    model = GDKLRegressor(**{**FEW, "batch_size": None})
+    model = make(GDKLRegressor, **{**FEW, "batch_size": None})
 
     def loader(*tensors, size=20):
         return DataLoader(TensorDataset(*tensors), batch_size=size)
@@ -149,9 +151,11 @@ def test_a_loader_of_wrong_shapes_is_refused():
         model.fit(loader(X))
     with pytest.raises(DataError, match=r"x of shape \(20, 2, 2\)"):
         model.fit(loader(X.reshape(100, 2, 2), y))
-    with pytest.raises(DataError, match="one y a row"):
+    with pytest.raises(DataError, match="one y per row"):
         model.fit(_loader_of([(X[:5], y[:4])]))
-    with pytest.raises(DataError, match=r"batch 1 .* rows of shape \(3,\), where the first batch had \(4,\)"):
+    with pytest.raises(
+        DataError, match=r"batch 1 .* x of shape \(5, 3\), where the first batch had rows of shape \(4,\)"
+    ):
         model.fit(_loader_of([(X[:5], y[:5]), (X[:5, :3], y[:5])]))
     broken = X.clone()
     broken[30, 0] = torch.nan
@@ -161,10 +165,10 @@ def test_a_loader_of_wrong_shapes_is_refused():
         model.fit(loader(X, y, size=1))
     with pytest.raises(DataError, match="without y"):
         model.fit(loader(X, y), y)
-    with pytest.raises(OptionError, match="batch_size=7 is not that of the DataLoader, 20"):
-        GDKLRegressor(**{**FEW, "batch_size": 7}).fit(loader(X, y))
+    with pytest.raises(OptionError, match="batch_size=7 is for arrays and Datasets"):
+        make(GDKLRegressor, **{**FEW, "batch_size": 7}).fit(loader(X, y))
     with pytest.raises(OptionError, match="inference='exact' needs all rows"):
-        GDKLRegressor(inference="exact").fit(loader(X, y))
+        make(GDKLRegressor, inference="exact").fit(loader(X, y))
     with pytest.raises(OptionError, match="NNGPRegressor cannot be fitted to a Dataset"):
         NNGPRegressor().fit(loader(X, y))
 
@@ -186,8 +190,8 @@ def _loader_of(batches):
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"batch_size": 1}, OptionError, "batch_size=1 is not allowed.*at least 2"),
-        ({"batch_size": 0}, OptionError, "batch_size=0"),
+        ({"batch_size": 1}, OptionError, "batch_size=1 cannot be split.*at least 2"),
+        ({"batch_size": 0}, OptionError, "batch_size=0 cannot be split"),
         ({"n_inducing": 500}, DataError, "n_inducing=500 is more than the 80 rows that are trained on"),
         ({"n_inducing": 0}, OptionError, "n_inducing=0"),
         ({"inference": "dense"}, OptionError, "auto, exact, sparse"),
@@ -196,7 +200,7 @@ def _loader_of(batches):
 def test_bad_options_are_refused(options, error, match):
     X, y = table(100)
     with pytest.raises(error, match=match):
-        GDKLRegressor(**{**FEW, **options}).fit(X, y)
+        make(GDKLRegressor, **{**FEW, **options}).fit(X, y)
 
 
 def test_auto_is_exact_for_small_tables_and_sparse_beyond_memory():
@@ -205,19 +209,23 @@ def test_auto_is_exact_for_small_tables_and_sparse_beyond_memory():
     assert not prefers_exact(2_000_000, 1, 1, 1, **place)
     assert not prefers_exact(30_000, 1, 1, 10**6, **place)
     X, y = table(80)
-    assert GDKLRegressor(n_iter=3).fit(X, y).inference_ == "exact"
+    assert make(GDKLRegressor, n_iter=3).fit(X, y).inference_ == "exact"
 
 
-def test_auto_knows_that_exact_classes_see_few_rows_a_step(monkeypatch):
+def test_auto_knows_that_exact_classes_see_few_rows_per_step(monkeypatch):
     asked = []
 
     def remembered(*arguments, **options):
-        asked.append(options["rows_a_step"])
+        asked.append(options["rows_per_step"])
         return True
 
-    monkeypatch.setattr("gdkl.estimators.student.prefers_exact", remembered)
+    monkeypatch.setattr("gdkl.estimators.base.prefers_exact", remembered)
     X, y = table(80)
-    for model in (GDKLClassifier(n_iter=1), GDKLClassifier(n_iter=1, batch_size=40), DKLClassifier(n_iter=1)):
+    for model in (
+        make(GDKLClassifier, n_iter=1),
+        make(GDKLClassifier, n_iter=1, batch_size=40),
+        make(DKLClassifier, n_iter=1),
+    ):
         model.fit(X, (y > 100).astype(int))
     # DKL's evidence is that of all rows, whatever the size of a batch.
     assert asked == [256, 40, None]
@@ -228,7 +236,7 @@ def test_auto_knows_that_exact_classes_see_few_rows_a_step(monkeypatch):
 def test_a_sparse_classifier_learns_and_is_saved(kind, likelihood, digits, tmp_path):
     X, y = digits
     steps = 200 if likelihood == "dirichlet" else 800
-    model = CLASSIFIERS[kind](**{**FEW, "n_iter": steps}, likelihood=likelihood).fit(X[:500], y[:500])
+    model = make(CLASSIFIERS[kind], **{**FEW, "n_iter": steps}, likelihood=likelihood).fit(X[:500], y[:500])
     assert model.inference_ == "sparse"
     assert model.score(X[500:], y[500:]) > (0.7 if likelihood == "dirichlet" else 0.3)
     model.save(tmp_path / "model.gdkl")
@@ -240,25 +248,17 @@ def test_a_classifier_takes_a_loader_of_rows_or_images(digits):
     loader = DataLoader(Rows(X, y), batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(0))
     labels = TensorDataset(torch.as_tensor(X), torch.as_tensor(y))
     with pytest.raises(DataError, match="labels of type float32"):
-        GDKLClassifier(**{**FEW, "batch_size": None}).fit(loader)
-    model = GDKLClassifier(**{**FEW, "n_iter": 200}).fit(labels)
+        make(GDKLClassifier, **{**FEW, "batch_size": None}).fit(loader)
+    model = make(GDKLClassifier, **{**FEW, "n_iter": 200}).fit(labels)
     assert model.score(X, y) > 0.8
     images = torch.randint(0, 256, (40, 1, 6, 6), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     bright = (images.float().mean(dim=(1, 2, 3)) > 127).long()
     net = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.LazyLinear(5))
     net(torch.zeros(1, 1, 6, 6))
-    pictures = GDKLClassifier(**{**FEW, "n_iter": 20, "batch_size": 16, "feature_net": net})
+    pictures = make(GDKLClassifier, **{**FEW, "n_iter": 20, "batch_size": 16, "feature_net": net})
     pictures.fit(TensorDataset(images, bright))
     assert pictures.image_shape_ == (1, 6, 6)
     assert pictures.predict_proba(images.numpy()).shape == (40, 2)
-    with pytest.raises(OptionError, match="calibrate='temperature' needs all rows"):
-        GDKLClassifier(**FEW, calibrate="temperature").fit(labels)
-
-
-def test_a_temperature_suits_a_sparse_classifier_too(digits):
-    X, y = digits
-    model = GDKLClassifier(**FEW, calibrate="temperature").fit(X, y)
-    assert model.temperature_ != 1.0
 
 
 def test_images_in_memory_use_ten_points():
@@ -267,20 +267,20 @@ def test_images_in_memory_use_ten_points():
     y = (images.mean(axis=(1, 2, 3)) > 127).astype(int)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        model = GDKLClassifier(inference="sparse", n_iter=5, batch_size=16, feature_net=[8, 4], random_state=0).fit(
-            images, y
-        )
+        model = make(
+            GDKLClassifier, inference="sparse", n_iter=5, batch_size=16, feature_net=[8, 4], random_state=0
+        ).fit(images, y)
     assert model.model_.posterior.features.shape[1] == 10
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_leave_one_out_means_held_out_rows_with_inducing_points(kind):
+def test_held_out_rows_set_the_temperature_with_inducing_points(kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 4))
     # A third of the labels are wrong: probabilities beyond two thirds are too sure.
     y = np.where(rng.random(2000) < 1 / 3, rng.integers(2, size=2000), X[:, 0] > 0)
     options = {**FEW, "n_iter": 1000, "learning_rate": 0.03, "feature_net": [100, 100]}
-    model = CLASSIFIERS[kind](**options, calibrate="loo").fit(X[:1200], y[:1200])
+    model = make(CLASSIFIERS[kind], **options, calibrate=True).fit(X[:1200], y[:1200])
     calibrated = model.predict_distribution(X[1200:]).log_prob(y[1200:]).mean()
     assert model.history_["epoch"].iloc[-1] == pytest.approx(1000 / (1000 / 64))
     # DKL's bound holds on to its prior, and there is little for a temperature to mend.
@@ -289,8 +289,8 @@ def test_leave_one_out_means_held_out_rows_with_inducing_points(kind):
     model.temperature_ = 1.0
     assert calibrated > model.predict_distribution(X[1200:]).log_prob(y[1200:]).mean() - 0.005 * (kind == "dkl")
     # Too few to spare any; and no class is kept from training as a whole.
-    assert CLASSIFIERS[kind](**FEW, calibrate="loo").fit(X[:900], y[:900]).temperature_ == 1.0
+    assert make(CLASSIFIERS[kind], **FEW, calibrate=True).fit(X[:900], y[:900]).temperature_ == 1.0
     rare = y[:1200].astype(int)
     rare[:3] = [7, 8, 9]
-    model = CLASSIFIERS[kind](**{**FEW, "n_iter": 2}, calibrate="loo").fit(X[:1200], rare)
+    model = make(CLASSIFIERS[kind], **{**FEW, "n_iter": 2}, calibrate=True).fit(X[:1200], rare)
     assert model.classes_.tolist() == [0, 1, 7, 8, 9]

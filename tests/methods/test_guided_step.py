@@ -152,7 +152,10 @@ def test_a_network_of_lower_precision_than_the_algebra():
     model.network.float()
     single = TrainingData(data.rows.float(), data.targets)
     q, y, noise = model.split_marginals(single, split)
-    for value in (guided_step(model, single, split, p, BETA).value, guided(q, p, gaussian_term(q, y, noise), BETA).value):
+    for value in (
+        guided_step(model, single, split, p, BETA).value,
+        guided(q, p, gaussian_term(q, y, noise), BETA).value,
+    ):
         assert value.dtype == torch.float64
         for ours, wanted in zip(_gradients(model, value, torch.ones(2)), expected, strict=True):
             torch.testing.assert_close(ours.double(), wanted, rtol=2e-2, atol=1e-3)

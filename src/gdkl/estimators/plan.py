@@ -71,7 +71,7 @@ class Plan:
         """How students are built and trained on so many rows.
 
         Args:
-            rows: Rows that are trained on, which name the checkpoint and bound the number of inducing points.
+            rows: Rows that are trained on, which name the checkpoint.
             **changes: Fields that a method sets itself, such as where the noise starts.
         """
         p = self.preset
@@ -87,7 +87,7 @@ class Plan:
             "variational_rate": p.variational_rate,
             "momentum": p.momentum if p.optimizer == "sgd" else None,
             "split_pool": p.split_pool or None,
-            "n_inducing": min(int(p.n_inducing), rows),
+            "n_inducing": int(p.n_inducing),
             "members": self.members,
             "algebra": self.algebra,
             "compile": bool(p.compile),

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
+from gdkl.calibration import held_out_count
 from gdkl.estimators.regimes import SPARSE_WARM_UP_STEPS, Regime, defaults, published
 from gdkl.numerics import OptionError
 
@@ -141,6 +143,12 @@ class Preset(BaseEstimator):
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's own signature
         return f"Preset({', '.join(f'{name}={value!r}' for name, value in self.set_fields().items())})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Preset) and self.get_params() == other.get_params()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.get_params().items()))
+
     def set_fields(self) -> dict[str, Any]:
         """The fields that the user has set."""
         return {name: value for name, value in self.get_params(deep=False).items() if value is not None}
@@ -168,6 +176,9 @@ def resolve(preset: Preset | str | None, regime: Regime, **options: Any) -> Pres
         values["warm_up"] = max(values["warm_up"], min(0.5, SPARSE_WARM_UP_STEPS / values["n_iter"]))
     if values["optimizer"] == "sgd" and "variational_rate" not in given:
         values["variational_rate"] = 1.0
+    if "n_inducing" not in given and options.get("n_inducing") is None:
+        # Rows may be held out of those that are trained on.
+        values["n_inducing"] = max(1, min(values["n_inducing"], regime.rows - held_out_count(regime.rows)))
     named = "beta" in given or options.get("beta") is not None
     values["try_less_guide"] &= not named or "try_less_guide" in given
     return Preset(**values)
@@ -219,6 +230,16 @@ _AT_LEAST = {
 }
 _BELOW_ONE = ("warm_up", "beta2", "momentum", "dropout")
 _WHOLE = ("n_iter", "batch_size", "split_pool", "n_inducing", "depth", "widen_factor")
+_FLAGS = (
+    "stratified",
+    "symmetric_splits",
+    "start_at_guide",
+    "try_less_guide",
+    "label_noise",
+    "calibrate",
+    "graph",
+    "compile",
+)
 _ALSO_WORDS = {"noise_start": "guide", "guide_scale": "auto", "guide_share": "auto"}
 
 
@@ -227,7 +248,9 @@ def _check_field(name: str, value: Any) -> None:
         if value not in _WORDS[name]:
             raise OptionError(f"preset {name}={value!r} is not known: use one of {', '.join(_WORDS[name])}.")
         return
-    if name not in _AT_LEAST or _ALSO_WORDS.get(name) == value:
+    if name in _FLAGS and not isinstance(value, (bool, np.bool_)):
+        raise OptionError(f"preset {name}={value!r} is not allowed: use True or False.")
+    if name not in _AT_LEAST or (isinstance(value, str) and _ALSO_WORDS.get(name) == value):
         return
     low, strict = _AT_LEAST[name]
     number = not isinstance(value, (bool, str)) and math.isfinite(float(value))
