@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import gdkl
 from gdkl import DKLClassifier, DKLRegressor, GDKLClassifier, GDKLRegressor, NNGPRegressor
-from gdkl.methods import prefers_exact
 from gdkl.numerics import DataError, DataWarning, OptionError
+from gdkl.training import prefers_exact
 
 REGRESSORS = {"gdkl": GDKLRegressor, "dkl": DKLRegressor}
 CLASSIFIERS = {"gdkl": GDKLClassifier, "dkl": DKLClassifier}
