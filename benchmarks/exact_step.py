@@ -24,19 +24,18 @@ from pathlib import Path
 import gpytorch
 import numpy as np
 import torch
+from gdkl.methods.guided_step import guided_step
 from matplotlib.figure import Figure
 
 from gdkl import infinite
 from gdkl.gp import Marginals, Split
 from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.methods import DEFAULT_SPLIT_POOL, DEFAULT_STEPS, DeepKernelOptions, TrainingData
-from gdkl.methods.deep_kernel import build_deep_kernel
+from gdkl.methods import DEFAULT_SPLIT_POOL, DEFAULT_STEPS
 from gdkl.methods.gdkl import guided_splits, use_of_threads
-from gdkl.methods.guided_step import guided_step
 from gdkl.nets import MLP
 from gdkl.numerics import keep_freed_memory, one_blas_thread, shared_by_threads, threads_for
 from gdkl.objectives import marginal_likelihood
-from gdkl.training import LeanAdam, Schedule, SplitSampler, descend
+from gdkl.training import LeanAdam, Schedule, SplitSampler, StudentOptions, TrainingData, build_deep_kernel, descend
 from published_step import GPyTorchDKL, PublishedGDKL
 
 #: The guide's posteriors are computed ahead, for a pool of splits that a fit goes through about four times. An honest
@@ -65,7 +64,7 @@ def our_steps(data: TrainingData, spare: Executor | None = None) -> dict[str, Ca
     """Our guided step and our DKL step, each as the training loop runs it."""
     torch.manual_seed(0)
     guide = fit_guide(as_kernel_function(infinite.mlp()), data.rows, data.targets)
-    options = DeepKernelOptions(Schedule(1))
+    options = StudentOptions(Schedule(1))
     models = [build_deep_kernel(data, options) for _ in range(2)]
     optimisers = [LeanAdam(model.parameters(), 1e-2) for model in models]
 
@@ -151,7 +150,7 @@ def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
 def use_of_cores(n: int) -> str:
     """How a fit uses them for a guided step: two threads share its halves, or it is one thread's, or torch's own."""
     data, most = _data(n), torch.get_num_threads()
-    with use_of_threads(data, DeepKernelOptions(Schedule(1))) as spare:
+    with use_of_threads(data, StudentOptions(Schedule(1))) as spare:
         if spare is not None:
             return "one"
         return "halves" if torch.get_num_threads() < most else "torch"

@@ -18,10 +18,10 @@ import torch
 
 import gdkl
 from gdkl.guide import fixed_class_guide
-from gdkl.methods import SparseOptions, fit_sparse_dkl_classes, fit_sparse_gdkl_classes
+from gdkl.methods import fit_sparse_dkl_classes, fit_sparse_gdkl_classes
 from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.paper.fewshot_guides import GuideName, guide_kernel
-from gdkl.training import ImageBatches, Schedule
+from gdkl.training import ImageBatches, Schedule, StudentOptions
 
 IMAGE = (3, 32, 32)
 CLASSES = 10
@@ -59,7 +59,7 @@ def main() -> None:
 
     def seconds(method: str, graph: bool, steps: int) -> float:
         schedule = Schedule(steps, 0.1, milestones=(0.5, 0.75))
-        options = SparseOptions(schedule, 10, feature_net=network, momentum=0.9, graph=graph)
+        options = StudentOptions(schedule, n_inducing=10, feature_net=network, momentum=0.9, graph=graph)
         started = time.perf_counter()
         if method == "gdkl":
             fit_sparse_gdkl_classes(source, guide, options)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from gdkl import GDKLRegressor
-from gdkl.methods import TrainingData, exact_cost
+from gdkl.training import TrainingData, exact_cost
 
 GIB = 2**30
 

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import gdkl
 from gdkl.cli import app
 from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.methods import DeepKernelOptions, TrainingData
-from gdkl.training import Schedule
+from gdkl.training import Schedule, StudentOptions, TrainingData
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,7 +60,7 @@ def test_the_method_that_contributing_shows_can_be_fitted() -> None:
     rows = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(1, 12, 1)
     data = TrainingData(rows, rows.transpose(1, 2) ** 2)
     guide = fit_guide(as_kernel_function(gdkl.infinite.mlp(hidden_layers=1)), data.rows, data.targets)
-    model = session["fit_distilled"](data, guide, DeepKernelOptions(Schedule(3)))
+    model = session["fit_distilled"](data, guide, StudentOptions(Schedule(3)))
     assert set(model.history[-1]) >= {"objective", "kl"}
     assert "ell" not in model.history[-1]
 

@@ -15,11 +15,10 @@ from gdkl import GdklError
 from gdkl.gp import ClassLikelihood, Marginals, Split
 from gdkl.guide import as_kernel_function, fit_class_guide
 from gdkl.infinite import mlp
-from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes, fit_gdkl_classes
-from gdkl.methods.deep_kernel import build_deep_kernel
+from gdkl.methods import fit_dkl_classes, fit_gdkl_classes
 from gdkl.methods.gdkl_classes import recombine, start_from
 from gdkl.nets import MLP
-from gdkl.training import Schedule, SplitSampler
+from gdkl.training import ClassData, Schedule, SplitSampler, StudentOptions, build_deep_kernel
 
 
 def _data():
@@ -39,7 +38,7 @@ def _shrunk(columns):
 
 
 def _options(net):
-    return DeepKernelOptions(Schedule(1), feature_net=net, momentum=0.9)
+    return StudentOptions(Schedule(1), feature_net=net, momentum=0.9)
 
 
 def test_a_student_starts_at_the_distances_that_training_sees():
@@ -149,6 +148,6 @@ def test_the_guide_is_asked_about_each_half_in_turn():
 def test_halves_are_not_held_out_in_turn_beside_recombined_rows():
     data = _data()
     guide = fit_class_guide(as_kernel_function(mlp()), data.rows, data.labels, 3, dtype=torch.float64)
-    options = DeepKernelOptions(Schedule(2), seed=5)
+    options = StudentOptions(Schedule(2), seed=5)
     with pytest.raises(GdklError, match="both_ways"):
         fit_gdkl_classes(data, guide, options, both_ways=True, recombined=True)

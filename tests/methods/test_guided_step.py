@@ -5,19 +5,17 @@ from __future__ import annotations
 import gpytorch
 import pytest
 import torch
+from gdkl.methods.guided_step import guided_step
 from torch import nn
 
 from gdkl import infinite
 from gdkl.gp import Marginals, Split
 from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.methods import DeepKernelOptions, TrainingData
-from gdkl.methods.deep_kernel import build_deep_kernel
 from gdkl.methods.gdkl import guided_splits
-from gdkl.methods.guided_step import guided_step
 from gdkl.nets import MLP
 from gdkl.numerics import NotPositiveDefiniteError, shared_by_threads
-from gdkl.objectives import gaussian_term, guided
-from gdkl.training import Schedule, SplitSampler
+from gdkl.objectives import guided
+from gdkl.training import Schedule, SplitSampler, StudentOptions, TrainingData, build_deep_kernel
 
 BETA = 0.7
 
@@ -33,7 +31,7 @@ def _problem(members, outputs, n, **options):
     data = TrainingData(rows, targets.mT.contiguous())
     guide = fit_guide(as_kernel_function(infinite.mlp()), data.rows, data.targets)
     split, p = next(guided_splits(guide, SplitSampler(n, members, seed=0)))
-    model = build_deep_kernel(data, DeepKernelOptions(Schedule(1), **{"feature_net": _net, **options}))
+    model = build_deep_kernel(data, StudentOptions(Schedule(1), **{"feature_net": _net, **options}))
     with torch.no_grad():
         for parameter in (*model.kernel.parameters(), *model.noise.parameters()):
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
@@ -90,7 +88,7 @@ def test_the_step_at_once_is_the_plain_reading(members, outputs, n):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
     # And the way that any other network and kernel goes.
     q, y, noise = model.split_marginals(data, split)
-    by_rooms = _gradients(model, guided(q, p, gaussian_term(q, y, noise), BETA).value, weights)
+    by_rooms = _gradients(model, guided(q, p, y, noise, BETA).value, weights)
     for one, other in zip(by_rooms, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
@@ -152,10 +150,7 @@ def test_a_network_of_lower_precision_than_the_algebra():
     model.network.float()
     single = TrainingData(data.rows.float(), data.targets)
     q, y, noise = model.split_marginals(single, split)
-    for value in (
-        guided_step(model, single, split, p, BETA).value,
-        guided(q, p, gaussian_term(q, y, noise), BETA).value,
-    ):
+    for value in (guided_step(model, single, split, p, BETA).value, guided(q, p, y, noise, BETA).value):
         assert value.dtype == torch.float64
         for ours, wanted in zip(_gradients(model, value, torch.ones(2)), expected, strict=True):
             torch.testing.assert_close(ours.double(), wanted, rtol=2e-2, atol=1e-3)

@@ -10,9 +10,9 @@ from gdkl import GDKLRegressor
 from gdkl.gp import ExactPosterior
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
-from gdkl.methods import DeepKernelOptions, TrainingData, fit_gdkl
+from gdkl.methods import fit_gdkl
 from gdkl.methods.held_out_noise import most_probable_noise, spare_rows, with_held_out_noise
-from gdkl.training import Schedule
+from gdkl.training import Schedule, StudentOptions, TrainingData
 
 
 def _data(n):
@@ -38,7 +38,7 @@ def test_the_noise_is_of_predictions_and_the_posterior_of_all_rows():
     data = _data(60)
     kept, held_out = data.take(torch.arange(45)), data.take(torch.arange(45, 60))
     guide = fit_guide(as_kernel_function(mlp()), kept.rows, kept.targets)
-    model = fit_gdkl(kept.repeat(2), guide, DeepKernelOptions(Schedule(5)))
+    model = fit_gdkl(kept.repeat(2), guide, StudentOptions(Schedule(5)))
     learned, q = model.noise, model.marginals(held_out.rows)
     calibrated = with_held_out_noise(model, data.repeat(2), held_out)
     torch.testing.assert_close(calibrated.noise, most_probable_noise(q, held_out.targets))

@@ -11,11 +11,11 @@ from gdkl import GDKLRegressor, metrics
 from gdkl.gp import NOISE_FLOOR, ExactPosterior
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
-from gdkl.methods import DeepKernelOptions, TrainingData, fit_calibrated_gdkl, fit_gdkl
+from gdkl.methods import fit_calibrated_gdkl, fit_gdkl
 from gdkl.methods import gdkl as gdkl_method
 from gdkl.methods.latecomers import Latecomers
 from gdkl.numerics import OptionError
-from gdkl.training import Callback, Checkpoint, Schedule, SplitSampler
+from gdkl.training import Callback, Checkpoint, Schedule, SplitSampler, StudentOptions, TrainingData
 
 
 def _data(n, members=1, outputs=1):
@@ -62,7 +62,7 @@ def test_latecomers_are_in_no_split_before_half_of_the_steps(monkeypatch):
     monkeypatch.setattr(gdkl_method, "SplitSampler", Recorder)
     latecomers, met = Latecomers.draw(data, seed=1), []
     monkeypatch.setattr(latecomers, "meet", lambda *_: met.append(len(drawn)))
-    fit_gdkl(data, _guide(data), DeepKernelOptions(Schedule(8)), latecomers=latecomers)
+    fit_gdkl(data, _guide(data), StudentOptions(Schedule(8)), latecomers=latecomers)
     assert len(latecomers.index) == 4
     assert sorted([*latecomers.index.tolist(), *latecomers.others.tolist()]) == list(range(40))
     # They are met once, when none of them has been in a split.
@@ -77,7 +77,7 @@ def test_the_noise_is_the_guides_error_by_how_the_student_compares():
     """The formula, by hand: a student that has not been trained meets the latecomers at the end."""
     data = _data(50, outputs=2)
     guide, latecomers = _guide(data), Latecomers.draw(data, seed=2)
-    model = fit_gdkl(data, guide, DeepKernelOptions(Schedule(1)))
+    model = fit_gdkl(data, guide, StudentOptions(Schedule(1)))
     index, others = latecomers.index.numpy(), latecomers.others.numpy()
     learned, features = model.noise.numpy(), model.embed(data.rows)
     K = model.posterior.kernel.gram(features.unsqueeze(-3)).detach().numpy()[0]
@@ -98,7 +98,7 @@ def test_the_noise_is_the_guides_error_by_how_the_student_compares():
 @pytest.mark.parametrize("times", [1, 3])
 def test_each_network_of_each_fit_has_its_own_noise_on_all_rows(times):
     data = _data(40, members=2)
-    model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), DeepKernelOptions(Schedule(20)), times=times)
+    model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), StudentOptions(Schedule(20)), times=times)
     assert model.noise.shape == (2 * times, 1)
     assert len(model.noise.unique()) == 2 * times
     assert isinstance(model.posterior, ExactPosterior)
@@ -114,7 +114,7 @@ def test_training_that_ends_early_meets_the_latecomers_all_the_same():
             return report.step >= 2
 
     data = _data(60)
-    options = DeepKernelOptions(Schedule(100), callbacks=[Stop()])
+    options = StudentOptions(Schedule(100), callbacks=[Stop()])
     model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), options)
     assert model.outcome.steps == 2
     assert float(model.noise) > 0.05
@@ -122,7 +122,7 @@ def test_training_that_ends_early_meets_the_latecomers_all_the_same():
 
 def test_a_checkpoint_is_refused(tmp_path):
     data = _data(40)
-    options = DeepKernelOptions(Schedule(2), checkpoint=Checkpoint(tmp_path / "state", run="r"))
+    options = StudentOptions(Schedule(2), checkpoint=Checkpoint(tmp_path / "state", run="r"))
     with pytest.raises(OptionError, match="latecomers"):
         fit_gdkl(data, _guide(data), options, latecomers=Latecomers.draw(data, seed=0))
 
@@ -130,7 +130,7 @@ def test_a_checkpoint_is_refused(tmp_path):
 @pytest.mark.parametrize("n", [2, 5, 9])
 def test_too_few_rows_for_latecomers_have_the_guides_error_at_least(n):
     data = _data(n)
-    model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), DeepKernelOptions(Schedule(3)))
+    model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), StudentOptions(Schedule(3)))
     error = np.pi / 2 * float(_guide(data).left_out_errors().abs().mean()) ** 2
     latent = float(model.posterior.left_out_variances().mean()) - model.history[-1]["noise"]
     assert float(model.noise) + latent >= error * (1 - 1e-9)

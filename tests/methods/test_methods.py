@@ -18,22 +18,25 @@ from gdkl import infinite
 from gdkl.gp import NOISE_FLOOR, NOISE_START, GPyTorchKernel, Split
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.methods import (
-    DeepKernelOptions,
     SplitObjective,
-    TrainingData,
     cost,
-    exact_cost,
     fit_dkl,
     fit_gdkl,
     fit_gp,
     fit_nngp,
-    prefers_exact,
 )
-from gdkl.methods.deep_kernel import build_deep_kernel
 from gdkl.methods.gdkl import guided_splits
 from gdkl.nets import MLP
 from gdkl.numerics import DataError, GdklWarning, MemoryLimitError, NotPositiveDefiniteError
-from gdkl.training import Schedule, SplitSampler
+from gdkl.training import (
+    Schedule,
+    SplitSampler,
+    StudentOptions,
+    TrainingData,
+    build_deep_kernel,
+    exact_cost,
+    prefers_exact,
+)
 
 
 def _data(members=1, outputs=1, n=16, seed=0):
@@ -51,7 +54,7 @@ def _guide(data):
 
 
 def _options(n_iter=5, **options):
-    return DeepKernelOptions(Schedule(n_iter), feature_net=lambda columns: MLP(columns, (8, 4)), **options)
+    return StudentOptions(Schedule(n_iter), feature_net=lambda columns: MLP(columns, (8, 4)), **options)
 
 
 def _kernel_parameters(function: GPyTorchKernel, member, output):
@@ -169,7 +172,7 @@ def test_data_of_the_wrong_shape_is_refused():
         TrainingData(torch.zeros(1, 4, 2), torch.zeros(1, 4))
     data = _data()
     with pytest.raises(DataError, match="feature_net"):
-        build_deep_kernel(data, DeepKernelOptions(Schedule(1), feature_net=lambda columns: nn.Linear(columns + 1, 2)))
+        build_deep_kernel(data, StudentOptions(Schedule(1), feature_net=lambda columns: nn.Linear(columns + 1, 2)))
 
 
 @pytest.mark.parametrize("beside", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -48,18 +49,12 @@ def test_available_memory_is_what_the_machine_has() -> None:
     assert available_memory(torch.device("cpu")) == pytest.approx(free, rel=0.2)
 
 
-def test_linux_says_what_it_could_give(tmp_path: Path) -> None:
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal: 8000 kB\nMemFree: 100 kB\nMemAvailable:    3000 kB\n")
-    assert memory._system_memory(meminfo) == 3000 * 1024
-
-
-def test_elsewhere_half_of_the_machine_is_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
-    monkeypatch.setattr(memory.os, "sysconf", sizes.__getitem__, raising=False)
-    assert memory._system_memory(tmp_path / "none") == 500 * 4096
-    monkeypatch.delattr(memory.os, "sysconf")
-    assert memory._system_memory(tmp_path / "none") == 4 * GIB
+def test_the_machines_free_memory_is_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_cgroup_memory", lambda: 2**62)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=3 * GIB))
+    assert available_memory() == 3 * GIB
+    monkeypatch.setattr(memory, "_cgroup_memory", lambda: GIB)
+    assert available_memory() == GIB
 
 
 def test_a_containers_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from gdkl.cli.app import app
 from gdkl.datasets import ImageSet
 from gdkl.numerics import OptionError
 from gdkl.paper import cifar, cifar_table, published
-from gdkl.training import Callback, RotatingCheckpoint
+from gdkl.training import Callback, RunCheckpoint
 
 CPU = torch.device("cpu")
 TINY = cifar.Protocol(epochs=3, batch_size=16, depth=10, widen_factor=1, dropout=0.1, learning_rate=0.05)
@@ -86,7 +86,7 @@ class KillAt(Callback):
 def test_a_killed_run_goes_on_to_the_same_result(synthetic, tmp_path):
     run = cifar.Run("cifar10", cifar.Method.GDKL, 0, TINY)
     whole, _ = cifar.run_task(run, task(), device=CPU)
-    checkpoint = RotatingCheckpoint(tmp_path / "run", "one", every_seconds=None, every_steps=4)
+    checkpoint = RunCheckpoint(tmp_path / "run", "one", every_seconds=None, every_steps=4)
     with pytest.raises(KilledError):
         cifar.run_task(run, task(), device=CPU, callbacks=[KillAt(10)], checkpoint=checkpoint)
     resumed, _ = cifar.run_task(run, task(), device=CPU, checkpoint=checkpoint)

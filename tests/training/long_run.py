@@ -10,9 +10,9 @@ from torch import nn
 
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
-from gdkl.methods import SparseOptions, fit_sparse_gdkl
+from gdkl.methods import fit_sparse_gdkl
 from gdkl.nets import MLP
-from gdkl.training import RotatingCheckpoint, Schedule, TensorBatches, as_callbacks
+from gdkl.training import RunCheckpoint, Schedule, StudentOptions, TensorBatches, as_callbacks
 
 STEPS = 60
 
@@ -29,10 +29,10 @@ def fit(folder=None, callbacks=(), every_steps=1):
     guide = fit_guide(as_kernel_function(mlp(1)), rows[None], targets[None]).for_batches()
     checkpoint = None
     if folder is not None:
-        checkpoint = RotatingCheckpoint(
-            Path(folder) / "run", run="this one", every_seconds=None, every_steps=every_steps
-        )
-    options = SparseOptions(Schedule(STEPS), 8, feature_net=network, seed=5, callbacks=callbacks, checkpoint=checkpoint)
+        checkpoint = RunCheckpoint(Path(folder) / "run", run="this one", every_seconds=None, every_steps=every_steps)
+    options = StudentOptions(
+        Schedule(STEPS), n_inducing=8, feature_net=network, seed=5, callbacks=callbacks, checkpoint=checkpoint
+    )
     return fit_sparse_gdkl(source, guide, options, beta=0.1)
 
 

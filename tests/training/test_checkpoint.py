@@ -9,10 +9,10 @@ from torch import nn
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import as_kernel_function, fit_class_guide
 from gdkl.infinite import mlp
-from gdkl.methods import ClassData, DeepKernelOptions, fit_dkl_classes, fit_gdkl_classes, fit_nn_classes
+from gdkl.methods import fit_dkl_classes, fit_gdkl_classes, fit_nn_classes
 from gdkl.nets import MLP
-from gdkl.numerics import DataError
-from gdkl.training import Callback, Checkpoint, Schedule
+from gdkl.numerics import OptionError
+from gdkl.training import Callback, Checkpoint, ClassData, RunCheckpoint, Schedule, StudentOptions
 
 STEPS = 80
 
@@ -43,7 +43,7 @@ def data():
 
 
 def fit(method, data, checkpoint=None, callbacks=()):
-    options = DeepKernelOptions(
+    options = StudentOptions(
         Schedule(STEPS), feature_net=network, momentum=0.9, callbacks=callbacks, checkpoint=checkpoint
     )
     if method == "gdkl":
@@ -58,7 +58,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(method, killed_at, data, 
     whole = fit(method, data)
 
     def kept():
-        return Checkpoint(tmp_path / "run.pt", run="this one", every_seconds=0)
+        return RunCheckpoint(tmp_path / "run", run="this one", every_seconds=0)
 
     with pytest.raises(KilledError):
         fit(method, data, kept(), [KillAt(killed_at)])
@@ -73,19 +73,34 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(method, killed_at, data, 
 
 def test_a_checkpoint_of_another_run_is_not_gone_on_from(data, tmp_path):
     with pytest.raises(KilledError):
-        fit("nn", data, Checkpoint(tmp_path / "run.pt", run="one", every_seconds=0), [KillAt(5)])
-    other = fit("nn", data, Checkpoint(tmp_path / "run.pt", run="another", every_seconds=1000))
+        fit("nn", data, RunCheckpoint(tmp_path / "run", run="one", every_seconds=0), [KillAt(5)])
+    other = fit("nn", data, RunCheckpoint(tmp_path / "run", run="another", every_seconds=1000))
     assert other.history[0]["step"] == 1
-    Checkpoint(tmp_path / "run.pt", run="one").remove()
+    RunCheckpoint(tmp_path / "run", run="one").remove()
     assert not list(tmp_path.iterdir())
 
 
 def test_saving_waits_for_its_time(data, tmp_path):
-    fit("nn", data, Checkpoint(tmp_path / "run.pt", run="one", every_seconds=1000))
+    fit("nn", data, RunCheckpoint(tmp_path / "run", run="one", every_seconds=1000))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_file_is_named(data, tmp_path):
-    (tmp_path / "run.pt").write_bytes(b"PK damaged")
-    with pytest.raises(DataError, match=r"run\.pt is not a checkpoint .* remove it"):
-        fit("nn", data, Checkpoint(tmp_path / "run.pt", run="one"))
+def test_a_users_checkpoint_names_its_files_after_the_run(data, tmp_path):
+    chosen = Checkpoint(tmp_path / "runs", every_seconds=0)
+    with pytest.raises(KilledError):
+        fit("nn", data, chosen.for_run("a-run"), [KillAt(5)])
+    assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == [
+        "a-run.00000004.checkpoint",
+        "a-run.00000005.checkpoint",
+    ]
+    assert fit("nn", data, chosen.for_run("a-run")).history[0]["step"] == 6
+    assert chosen.for_run("no name / of a file").path.name != chosen.for_run("nor / this").path.name
+    with pytest.raises(OptionError, match="folder=3"):
+        Checkpoint(3)
+    with pytest.raises(OptionError, match="every_seconds"):
+        Checkpoint(tmp_path, every_seconds=-1)
+
+
+def test_as_a_callback_it_does_nothing(data, tmp_path):
+    fit("nn", data, callbacks=[Checkpoint(tmp_path / "none")])
+    assert not list(tmp_path.iterdir())

@@ -15,10 +15,9 @@ import training.two_processes as runs
 from gdkl.gp import Marginals
 from gdkl.guide import as_kernel_function, fit_guide, fixed_class_guide
 from gdkl.infinite import mlp
-from gdkl.methods.sparse_deep_kernel import build_sparse_deep_kernel
 from gdkl.methods.sparse_gdkl import softmax_samples
 from gdkl.objectives import gaussian_term, guided, softmax_term
-from gdkl.training import TensorBatches, World, seeded
+from gdkl.training import TensorBatches, World, build_sparse_deep_kernel, seeded
 from gdkl.training.distributed import average_gradients, local_device
 
 SCRIPT = Path(__file__).with_name("two_processes.py")
@@ -51,7 +50,7 @@ def accumulated(kind):
         guide = fixed_class_guide(kernel, rows, 2, 4.0)
         model.noise.requires_grad_(False)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=1e-2, betas=(0.9, settings[0].schedule.memory), fused=True)
+    optimiser = torch.optim.Adam(parameters, lr=1e-2, betas=(0.9, settings[0].schedule.beta2), fused=True)
     losses = []
     for step in range(runs.STEPS):
         for group in optimiser.param_groups:

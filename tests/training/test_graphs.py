@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from gdkl.objectives import ObjectiveValue
-from gdkl.training import Ahead, Callback, GraphedStep, History, Schedule, train_full_batch
+from gdkl.training import Callback, GraphedStep, History, Prefetcher, Schedule, StudentOptions, train
+from training.test_training import by_autograd
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -19,7 +20,7 @@ def test_on_a_cpu_inputs_are_made_when_they_are_asked_for():
         made.append(step)
         return (torch.tensor(step),)
 
-    ahead = Ahead(make, torch.device("cpu"))
+    ahead = Prefetcher(make, torch.device("cpu"))
     assert [int(*ahead(step)) for step in (3, 4, 5)] == [3, 4, 5]
     assert made == [3, 4, 5]
 
@@ -28,7 +29,7 @@ def test_on_a_cpu_inputs_are_made_when_they_are_asked_for():
 def test_inputs_made_ahead_are_those_of_their_step():
     device = torch.device("cuda")
     source = torch.randn(50, 400, 400, device=device)
-    ahead = Ahead(lambda step: (source[step] @ source[step],), device)
+    ahead = Prefetcher(lambda step: (source[step] @ source[step],), device)
     # A step that is left out is made when it is asked for.
     for step in (*range(20), 30, 31):
         (found,) = ahead(step)
@@ -97,7 +98,8 @@ def test_who_can_wait_is_told_of_every_step_in_order_and_before_training_ends(de
 
     history = History()
     at_once = _AtOnce(history)
-    train_full_batch(net, list(net.parameters()), loss, Schedule(200), [history, at_once])
+    options = StudentOptions(Schedule(200), callbacks=[history, at_once])
+    train(net, [{"params": list(net.parameters())}], by_autograd(net, loss), options)
     assert [row["number"] for row in history.rows] == list(range(200))
     # Whoever cannot wait finds the others told as well.
     assert at_once.seen == [(step, step) for step in [*range(7, 201, 7), 200]]

@@ -9,9 +9,9 @@ import torch
 
 from gdkl.guide import as_kernel_function, fit_guide, fixed_class_guide
 from gdkl.infinite import mlp
-from gdkl.methods import SparseOptions, fit_sparse_gdkl, fit_sparse_gdkl_classes
+from gdkl.methods import fit_sparse_gdkl, fit_sparse_gdkl_classes
 from gdkl.nets import MLP
-from gdkl.training import ALONE, Callback, Schedule, TensorBatches, process_group
+from gdkl.training import ALONE, Callback, Schedule, StudentOptions, TensorBatches, process_group
 
 STEPS, BATCH = 10, 16
 
@@ -31,8 +31,13 @@ def data():
 
 
 def options(world, callbacks=()):
-    return SparseOptions(
-        Schedule(STEPS, 1e-2), 8, feature_net=lambda d: MLP(d, (16, 8)), seed=3, callbacks=callbacks, world=world
+    return StudentOptions(
+        Schedule(STEPS, 1e-2),
+        n_inducing=8,
+        feature_net=lambda d: MLP(d, (16, 8)),
+        seed=3,
+        callbacks=callbacks,
+        world=world,
     )
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from gdkl import infinite
 from gdkl.guide import GuideKernel
-from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, RandomMoves
+from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, RandomCrops
 from gdkl.numerics import DataError, OptionError
 
 #: None for the default, hidden and feature widths, a module, or a function from the number of columns to a module.
@@ -92,7 +92,7 @@ def image_network_builder(
     dtype: torch.dtype,
     *,
     resnet: Callable[[int], nn.Module],
-    augmentation: RandomMoves | None = None,
+    augmentation: RandomCrops | None = None,
 ) -> Callable[[int], nn.Module]:
     """A function to a fresh network over flat rows that are images; it ignores the number of their columns.
 
@@ -108,9 +108,9 @@ def image_network_builder(
     channels, pixels = image_shape[0], prod(image_shape)
     if isinstance(feature_net, (list, tuple, np.ndarray)):
         flat = network_builder(feature_net)
-        return lambda _: ImageFeatures(flat(pixels), (pixels,), dtype, moves=augmentation)
+        return lambda _: ImageFeatures(flat(pixels), (pixels,), dtype, augmentation=augmentation)
     build = resnet if feature_net is None else network_builder(feature_net)
-    return lambda _: ImageFeatures(build(channels), image_shape, dtype, moves=augmentation)
+    return lambda _: ImageFeatures(build(channels), image_shape, dtype, augmentation=augmentation)
 
 
 def check_base_kernel(base_kernel: Any) -> Kernel | None:

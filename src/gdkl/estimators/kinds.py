@@ -17,7 +17,7 @@ from gdkl.gp import KernelFunction
 from gdkl.guide import GuideKernel, as_kernel_function, image_guides, image_kernel_function, table_guides
 from gdkl.infinite import InfiniteNetwork
 from gdkl.inputs import ImageInput, TableInput, is_image_batch
-from gdkl.nets import RandomMoves, WideResNet, images_at_a_time
+from gdkl.nets import RandomCrops, WideResNet, images_at_a_time
 from gdkl.numerics import DataError, OptionError, resolve_dtype
 from gdkl.predictive import Views, image_views
 from gdkl.training import ImageBatches, TensorBatches
@@ -132,10 +132,10 @@ class ImageKind:
         def resnet(channels: int) -> nn.Module:
             return WideResNet(preset.depth, preset.widen_factor, preset.dropout, in_channels=channels)
 
-        moves = None
+        crops = None
         if exact and augmentation.crop:
-            moves = RandomMoves(shape, self._margin(_MARGIN_OF_FEW), mirror=augmentation.mirror)
-        return image_network_builder(feature_net, shape, algebra, resnet=resnet, augmentation=moves)
+            crops = RandomCrops(shape, self._margin(_MARGIN_OF_FEW), flip=augmentation.mirror)
+        return image_network_builder(feature_net, shape, algebra, resnet=resnet, augmentation=crops)
 
     def kernel(self, guide: GuideKernel) -> KernelFunction:
         """The guide's kernel over flat rows, which convolutions see as images."""

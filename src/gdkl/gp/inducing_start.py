@@ -69,13 +69,13 @@ def _repeated(rows: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def start_kernel(kernel: GPyTorchKernel, features: Tensor, output_scale: float) -> None:
+def start_kernel(kernel: GPyTorchKernel, features: Tensor, output_scale: float | Tensor) -> None:
     """Give the default kernel first values: the mean distance of two rows, an output scale. Others keep theirs.
 
     Args:
         kernel: Kernel over features.
         features: ``(members, n, p)``.
-        output_scale: Prior variance of the latent functions.
+        output_scale: Prior variance of the latent functions, one for all or one per member and output.
     """
     inner = kernel.kernel
     if not isinstance(inner, ScaleKernel) or not isinstance(inner.base_kernel, RBFKernel):
@@ -86,4 +86,5 @@ def start_kernel(kernel: GPyTorchKernel, features: Tensor, output_scale: float) 
     mean_distance = squared_distances(some).sqrt().sum(dim=(-2, -1)) / max(1, n * (n - 1))
     lengthscale = mean_distance.clamp_min(1e-3)[:, None, None, None].expand_as(inner.base_kernel.lengthscale)
     inner.base_kernel.initialize(lengthscale=lengthscale.to(inner.base_kernel.lengthscale).clone())
-    inner.initialize(outputscale=torch.full_like(inner.outputscale, output_scale))
+    scale = torch.as_tensor(output_scale).to(inner.outputscale)
+    inner.initialize(outputscale=scale.expand_as(inner.outputscale).clone())

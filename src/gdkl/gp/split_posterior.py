@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from gdkl.gp.conditioning import block_gradient, trace
 from gdkl.gp.rbf import RBFBlock, rbf_block, rbf_gradient, sum_to
 from gdkl.gp.solver import RELATIVE_VARIANCE_FLOOR, Marginals, Solver
-from gdkl.numerics import for_each
+from gdkl.numerics import thread_map
 
 #: From this many observed rows on, members are computed one by one on a CPU: below it calls cost more than arithmetic.
 _ROWS_APART = 64
@@ -83,7 +83,8 @@ class _SplitPosterior(Function):
         # One output is no batch either: plain matrix products are called faster than batched ones.
         ctx.alone = ctx.apart and scale.shape[-1] == 1
         if ctx.apart:
-            parts = for_each(len(x), lambda index: split_posterior_forward(*_pick(inputs, index, ctx.alone), name=name))
+            alone = ctx.alone
+            parts = thread_map(len(x), lambda index: split_posterior_forward(*_pick(inputs, index, alone), name=name))
             q = Marginals(*_join([part[0] for part in parts], ctx.alone))
         else:
             parts = [split_posterior_forward(*inputs, name=name)]
@@ -100,7 +101,7 @@ class _SplitPosterior(Function):
         kept = [KeptPosterior(*saved[start : start + size]) for start in range(0, len(saved), size)]
         if ctx.apart:
             alone = ctx.alone
-            parts = for_each(
+            parts = thread_map(
                 len(kept), lambda index: split_posterior_backward(kept[index], *_pick(gradients, index, alone))
             )
             grad_x, *others = _join(parts, ctx.alone)

@@ -24,7 +24,7 @@ from gdkl.gp import (
 )
 from gdkl.guide.context import context_size, two_contexts
 from gdkl.guide.grams import GramSource, OnlineGram, require_gram_memory
-from gdkl.numerics import DataError, OptionError, chunk_slices, require_memory, rows_per_chunk, set_aside, tensor_bytes
+from gdkl.numerics import DataError, OptionError, chunk_slices, require_memory, rows_per_chunk, tensor_bytes, thread_map
 
 MATRIX_NAME = "the guide's kernel matrix"
 
@@ -96,20 +96,13 @@ class Guide:
         Returns:
             Means and variances, ``(..., members, outputs, n2)``.
         """
-        return self.posterior_later(split)()
+        p = self._posterior(split)
+        if not self.symmetric_splits:
+            return p
+        back = self._posterior(Split(split.held_out, split.observed))
+        return Marginals(*(torch.cat(values, dim=-1) for values in zip(p, back, strict=True)))
 
-    @torch.no_grad()
-    def posterior_later(self, split: Split) -> Callable[[], Marginals]:
-        """`posterior`, evaluated lazily; idle worker threads may start it early."""
-        ways = [split, Split(split.held_out, split.observed)] if self.symmetric_splits else [split]
-        pending = [self._later(way) for way in ways]
-
-        def joined() -> Marginals:
-            return Marginals(*(torch.cat(values, dim=-1) for values in zip(*(way() for way in pending), strict=True)))
-
-        return joined if len(pending) > 1 else pending[0]
-
-    def _later(self, split: Split) -> Callable[[], Marginals]:
+    def _posterior(self, split: Split) -> Marginals:
         shape = split.observed.shape[:-1]
         observed, held_out = (index.flatten(0, -2) for index in split)
         member = torch.arange(len(observed), device=observed.device) % len(self.gram)
@@ -118,16 +111,10 @@ class Guide:
             chosen = Split(observed[part], held_out[part])
             return self._split_marginals(self.gram, self.targets, chosen, member[part])
 
-        if not self.answers_apart(observed.shape[-1]):
-            return lambda: Marginals(*(value.unflatten(0, shape) for value in some(slice(None))))
-        tasks = set_aside(len(observed), lambda index: some(slice(index, index + 1)))
-        return lambda: Marginals(
-            *(torch.cat(values).unflatten(0, shape) for values in zip(*tasks.results(), strict=True))
-        )
-
-    def answers_apart(self, n1: int) -> bool:
-        """Whether each member's split with this many observed rows is computed on its own: no more memory for many."""
-        return members_apart(self.gram, n1)
+        if not members_apart(self.gram, observed.shape[-1]):
+            return Marginals(*(value.unflatten(0, shape) for value in some(slice(None))))
+        parts = thread_map(len(observed), lambda index: some(slice(index, index + 1)))
+        return Marginals(*(torch.cat(values).unflatten(0, shape) for values in zip(*parts, strict=True)))
 
     def bytes_per_split(self) -> int:
         """Peak memory that `posterior` takes for one split of all members."""

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from gdkl.methods.data import TrainingData
-from gdkl.methods.deep_kernel import DeepKernel, DeepKernelOptions, train_deep_kernel
-from gdkl.methods.fitted import FittedModel
 from gdkl.objectives import ObjectiveValue, marginal_likelihood
+from gdkl.training import MATRIX_NAME, DeepKernel, FittedModel, StudentOptions, TrainingData, fit_exact
 
 
-def fit_dkl(data: TrainingData, options: DeepKernelOptions) -> FittedModel:
+def fit_dkl(data: TrainingData, options: StudentOptions) -> FittedModel:
     """Train a deep kernel by evidence."""
 
-    def make_loss(model: DeepKernel) -> Callable[[int], ObjectiveValue]:
-        def loss(step: int) -> ObjectiveValue:
-            return marginal_likelihood(model.gram(data), data.targets, model.noise(), name="the deep kernel's matrix")
+    def loss(student: DeepKernel, data: TrainingData) -> ObjectiveValue:
+        return marginal_likelihood(student.gram(data.rows), data.targets, student.noise(), name=MATRIX_NAME)
 
-        return loss
-
-    return train_deep_kernel(data, options, make_loss, guided=False)
+    return fit_exact(data, options, loss)

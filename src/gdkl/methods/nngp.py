@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from gdkl.guide import Guide
-from gdkl.methods.data import TrainingData
-from gdkl.methods.fitted import FittedModel
+from gdkl.training import FittedModel, TrainingData
 
 
 def fit_nngp(data: TrainingData, guide: Guide) -> FittedModel:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from gdkl.guide import Guide
-from gdkl.methods.class_data import ClassData
-from gdkl.methods.fitted import FittedModel
+from gdkl.training import ClassData, FittedModel
 
 
 def fit_nngp_classes(data: ClassData, guide: Guide) -> FittedModel:

@@ -1,7 +1,7 @@
 """Guided deep kernel learning for any number of rows: inducing points, and a guide on the halves of each batch.
 
-The student's beliefs q(f) do not depend on the split, the guide's do: each batch is split in two, the guide answers for
-either half given the other, and the mean over all rows of the batch is ½(loss₁ + loss₂).
+The student's q(f) does not depend on the split, the guide's p(f) does: each batch is split in two, p of either half is
+given the other, and the mean over all rows of the batch is ½(loss₁ + loss₂).
 """
 
 from __future__ import annotations
@@ -11,18 +11,25 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gdkl.calibration import most_probable_noise
 from gdkl.gp import ClassLikelihood, Marginals
 from gdkl.guide import Guide
-from gdkl.methods.fitted import FittedModel
-from gdkl.methods.sparse_deep_kernel import SparseDeepKernel, SparseOptions, train_sparse_deep_kernel
 from gdkl.objectives import SOFTMAX_SAMPLES, ObjectiveValue, gaussian_term, guided, softmax_term
-from gdkl.training import Batch, BatchSource, step_generator
+from gdkl.training import (
+    Batch,
+    BatchSource,
+    FittedModel,
+    SparseDeepKernel,
+    StudentOptions,
+    fit_sparse,
+    step_generator,
+)
 
 
 def fit_sparse_gdkl(
     source: BatchSource,
     guide: Guide,
-    options: SparseOptions,
+    options: StudentOptions,
     *,
     beta: float = 0.1,
     held_out: Batch | None = None,
@@ -31,61 +38,63 @@ def fit_sparse_gdkl(
 
     Args:
         source: Where batches come from.
-        guide: Fitted on a subset of the rows; asked about the halves of each batch, or about all rows ahead.
+        guide: Fitted on a subset of the rows; gives marginals on the halves of each batch, or on all rows beforehand.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term.
-        held_out: Rows that are not in ``source``, which the noise of predictions comes from; None to keep the learned.
+        held_out: Rows that are not in ``source``, which calibrate the noise of predictions; None to keep the learned.
     """
 
-    def prepare(step: int, batch: Batch) -> Marginals:
+    def inputs(step: int, batch: Batch) -> Marginals:
         return guide.batch_posterior(batch.rows, batch.targets, batch.index)
 
-    def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
-        def loss(rows: Tensor, targets: Tensor, *p: Tensor) -> ObjectiveValue:
-            q = model.marginals(rows)
-            return guided(q, Marginals(*p), gaussian_term(q, targets[None], model.noise()), beta)
+    def loss(student: SparseDeepKernel, rows: Tensor, targets: Tensor, *p: Tensor) -> ObjectiveValue:
+        q = student.marginals(rows)
+        return guided(q, Marginals(*p), gaussian_term(q, targets[None], student.noise()), beta)
 
-        return loss
-
-    return train_sparse_deep_kernel(source, guide.outputs, options, prepare, make_loss, held_out=held_out)
+    return fit_sparse(source, guide.outputs, options, loss, inputs, finish=calibrate_noise(held_out))
 
 
 def fit_sparse_gdkl_classes(
-    source: BatchSource, guide: Guide, options: SparseOptions, *, beta: float = 0.1
+    source: BatchSource, guide: Guide, options: StudentOptions, *, beta: float = 0.1
 ) -> FittedModel:
-    """The same for labels: a softmax over sampled latents, and a Dirichlet guide; or a regression on ±1 a class.
+    """The same for labels: a softmax over sampled latents, and a Dirichlet guide; or a regression on ±1 per class.
 
     Args:
         source: Where batches of rows and class numbers come from.
-        guide: A Gaussian process a class; asked about the halves of each batch, or about all rows ahead.
+        guide: One Gaussian process per class; as for `fit_sparse_gdkl`.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term, which is averaged over the classes.
     """
-    dtype = options.algebra
+    dtype, softmax = options.algebra, guide.likelihood is ClassLikelihood.DIRICHLET
 
-    softmax = guide.likelihood is ClassLikelihood.DIRICHLET
-
-    def prepare(step: int, batch: Batch) -> tuple[Tensor, ...]:
+    def inputs(step: int, batch: Batch) -> tuple[Tensor, ...]:
         p = guide.batch_posterior(batch.rows, batch.targets, batch.index, dtype)
         return (*p, softmax_samples(batch, guide.outputs, options, step)) if softmax else p
 
-    def make_loss(model: SparseDeepKernel) -> Callable[..., ObjectiveValue]:
-        model.noise.requires_grad_(not softmax)
+    def loss(
+        student: SparseDeepKernel, rows: Tensor, labels: Tensor, mean: Tensor, variance: Tensor, *base: Tensor
+    ) -> ObjectiveValue:
+        q, p = student.marginals(rows), Marginals(mean, variance)
+        if softmax:
+            return guided(q, p, softmax_term(q, labels.expand(options.members, -1), *base), beta)
+        y = guide.read_targets(labels, dtype).values[None]
+        return guided(q, p, gaussian_term(q, y, student.noise()), beta)
 
-        def loss(rows: Tensor, labels: Tensor, mean: Tensor, variance: Tensor, *base: Tensor) -> ObjectiveValue:
-            q, p = model.marginals(rows), Marginals(mean, variance)
-            if softmax:
-                ell = softmax_term(q, labels.expand(options.members, -1), *base)
-            else:
-                ell = gaussian_term(q, guide.read_targets(labels, dtype).values[None], model.noise())
-            return guided(q, p, ell, beta)
-
-        return loss
-
-    return train_sparse_deep_kernel(source, guide.outputs, options, prepare, make_loss)
+    return fit_sparse(source, guide.outputs, options, loss, inputs, learn_noise=not softmax)
 
 
-def softmax_samples(batch: Batch, n_classes: int, options: SparseOptions, step: int) -> Tensor:
+def calibrate_noise(held_out: Batch | None) -> Callable[[SparseDeepKernel], None] | None:
+    """What sets a trained student's noise to the one that makes held-out rows most probable; None without any."""
+    if held_out is None:
+        return None
+
+    def assign(student: SparseDeepKernel) -> None:
+        student.noise.assign(most_probable_noise(student.marginals(held_out.rows), held_out.targets[None]))
+
+    return assign
+
+
+def softmax_samples(batch: Batch, n_classes: int, options: StudentOptions, step: int) -> Tensor:
     """Standard normal numbers of one step, ``(samples, members, classes, b)``."""
     device = batch.rows.device
     generator = step_generator(options.seed, step, device, options.world.rank)

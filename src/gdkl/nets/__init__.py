@@ -1,10 +1,10 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
+from gdkl.nets.augmentation import RandomCrops, crop_indices, recombine
+from gdkl.nets.head import WithHead
 from gdkl.nets.images import ImageFeatures, images_at_a_time
 from gdkl.nets.members import Members
 from gdkl.nets.mlp import MLP, PAPER_WIDTHS
-from gdkl.nets.mlp_pass import mlp_backward, mlp_forward
-from gdkl.nets.moves import RandomMoves, random_windows
 from gdkl.nets.wide_resnet import WideBlock, WideResNet, blocks_a_group
 
 __all__ = [
@@ -12,12 +12,12 @@ __all__ = [
     "PAPER_WIDTHS",
     "ImageFeatures",
     "Members",
-    "RandomMoves",
+    "RandomCrops",
     "WideBlock",
     "WideResNet",
+    "WithHead",
     "blocks_a_group",
+    "crop_indices",
     "images_at_a_time",
-    "mlp_backward",
-    "mlp_forward",
-    "random_windows",
+    "recombine",
 ]

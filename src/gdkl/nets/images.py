@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from gdkl.nets.moves import RandomMoves
+from gdkl.nets.augmentation import RandomCrops
 
 
 class ImageFeatures(nn.Module):
@@ -19,7 +19,7 @@ class ImageFeatures(nn.Module):
         dtype: Precision of the features that come out; the network computes in that of its weights.
         autocast: Whether a float32 network runs in bfloat16, its weights and sums staying in float32: on a GPU, and in
             training also on a CPU that multiplies bfloat16 (AVX-512 BF16, AMX), where a step takes half of the time.
-        moves: How images are altered at random in training; None for not at all.
+        augmentation: Random crops in training; None for none.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten())
@@ -33,19 +33,19 @@ class ImageFeatures(nn.Module):
         image_shape: tuple[int, ...],
         dtype: torch.dtype,
         autocast: bool = True,
-        moves: RandomMoves | None = None,
+        augmentation: RandomCrops | None = None,
     ):
         super().__init__()
         self.network = network
         self.image_shape = image_shape
         self.dtype = dtype
         self.autocast = autocast
-        self.moves = moves
+        self.augmentation = augmentation
 
     def forward(self, rows: Tensor) -> Tensor:
         """Features ``(n, p)`` of flat rows ``(n, channels · height · width)``."""
-        if self.training and self.moves is not None:
-            rows = self.moves(rows)
+        if self.training and self.augmentation is not None:
+            rows = self.augmentation(rows)
         images = rows.unflatten(-1, self.image_shape)
         low = self.autocast and rows.dtype == torch.float32 and (rows.is_cuda or (self.training and _fast_on_cpu()))
         if (rows.is_cuda or low) and len(self.image_shape) == 3:

@@ -18,11 +18,9 @@ from gdkl.numerics.errors import (
     OptionError,
 )
 from gdkl.numerics.files import file_beside, write_atomically
-from gdkl.numerics.heap import keep_freed_memory
 from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
-from gdkl.numerics.pieces import SetAside, for_each, one_blas_thread, set_aside, shared_by_threads, side_by_side
 from gdkl.numerics.placement import resolve_device, resolve_dtype
-from gdkl.numerics.threads import halves_pay, limit_threads, threads_for
+from gdkl.numerics.threads import limit_threads, thread_map, thread_pool, threads_for
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -40,27 +38,21 @@ __all__ = [
     "NumericsError",
     "NumericsWarning",
     "OptionError",
-    "SetAside",
     "available_memory",
     "cache_dir",
     "cholesky",
     "cholesky_of_array",
     "chunk_slices",
     "file_beside",
-    "for_each",
-    "halves_pay",
-    "keep_freed_memory",
     "limit_threads",
     "map_rows",
-    "one_blas_thread",
     "require_memory",
     "resolve_device",
     "resolve_dtype",
     "rows_per_chunk",
-    "set_aside",
-    "shared_by_threads",
-    "side_by_side",
     "tensor_bytes",
+    "thread_map",
+    "thread_pool",
     "threads_for",
     "write_atomically",
 ]

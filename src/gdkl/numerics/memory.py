@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+import psutil
 import torch
 
 from gdkl.numerics.errors import MemoryLimitError
@@ -28,22 +28,14 @@ def available_memory(device: torch.device | str = "cpu") -> int:
         # Blocks that torch holds in its cache without using them are free to us as well.
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(free) + int(cached)
-    return min(_system_memory(), _cgroup_memory())
-
-
-def _system_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Memory that the operating system could give without swapping."""
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-    # Without a reading of what is free, half of the physical memory is a careful guess.
-    return pages * os.sysconf("SC_PAGE_SIZE") // 2 if pages > 0 else 4 * GIB
+    return min(psutil.virtual_memory().available, _cgroup_memory())
 
 
 def _cgroup_memory(folder: Path = Path("/sys/fs/cgroup")) -> int:
-    """What a container's limit leaves; practically infinite where there is none."""
+    """What a container's limit leaves; practically infinite where there is none.
+
+    By hand, because psutil reads the machine's memory and knows nothing of control groups.
+    """
     try:
         limit = int((folder / "memory.max").read_text())
         used = int((folder / "memory.current").read_text())

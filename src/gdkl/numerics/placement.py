@@ -26,8 +26,6 @@ def resolve_device(device: str | torch.device) -> torch.device:
         raise OptionError(f"device={device!r} is not supported: use 'auto', 'cpu' or 'cuda'.")
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(f"device={device!r} was asked for and no GPU is available: use 'auto' or 'cpu'.")
-    if resolved.type not in ("cpu", "cuda"):
-        raise OptionError(f"device={device!r} is not supported: use 'auto', 'cpu' or 'cuda'.")
     if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
         raise OptionError(
             f"device={device!r} was asked for and there are {torch.cuda.device_count()} GPUs, counted from 0."

@@ -1,75 +1,41 @@
-"""How many threads a computation on the CPU gets: as many as help here and now, and what was set before comes back."""
+"""CPU threads: how many dense algebra gets, and independent tasks shared by a pool of them.
+
+Both depend on sizes and on the caller's own thread setting alone, never on a timing, so that equal seeds give equal
+fits on a busy machine too. What the caller had set comes back.
+"""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Generator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import TypeVar, cast
 
-import numpy as np
 import torch
-from torch import Tensor
+from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
-from gdkl.numerics.pieces import one_blas_thread, shared_by_threads, side_by_side
+T = TypeVar("T")
 
-#: Below this many rows a step is made of operations too short to share.
+#: Below this many rows the operations of a training step are too short to be shared among threads.
 _FEWEST_ROWS = 256
 
-#: Below this many rows two threads spend more on each other than they save.
-_FEWEST_HALVED_ROWS = 200
-
-#: Largest matrix of the trial, and how often it is timed: a few milliseconds each.
-_TRIAL_SIZE = 512
-_TRIALS = 7
-
-#: The same for halves, which share the better the larger they are.
-_HALVES_TRIAL_SIZE = 256
-
-#: Several threads must be this much faster in the trial to be worth what they lose between long operations.
-_WORTH_IT = 1.2
+_POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("thread pool", default=None)
 
 
 def threads_for(rows: int) -> int:
-    """Threads for dense algebra over this many rows: one, or all that torch may use, whichever is faster here and now.
-
-    On an idle machine several threads gain a third at some hundred rows. Where anything else computes they wait for
-    each other at the end of every operation and a step takes ten times as long, so they are tried before they are
-    taken. The answer is kept for the life of the process: with another number of threads sums are rounded in another
-    order, and equal seeds should give equal fits.
-
-    Args:
-        rows: Number of rows; the answer is by its power of two.
+    """Threads for dense algebra over this many rows: one for few rows, else all that the caller allows torch.
 
     Example:
         >>> threads_for(100)
         1
     """
-    most = torch.get_num_threads()
-    if rows < _FEWEST_ROWS or most == 1:
-        return 1
-    return most if _several_are_faster(most, min(_TRIAL_SIZE, 2 ** (rows.bit_length() - 1))) else 1
-
-
-def halves_pay(rows: int) -> bool:
-    """Whether two threads that share a step by halves are faster here and now than one: tried as for `threads_for`.
-
-    Args:
-        rows: Number of rows; the answer is by its power of two.
-
-    Example:
-        >>> halves_pay(10)
-        False
-    """
-    if rows < _FEWEST_HALVED_ROWS or torch.get_num_threads() == 1:
-        return False
-    return _halves_are_faster(min(_HALVES_TRIAL_SIZE, 2 ** (rows.bit_length() - 1)))
+    return torch.get_num_threads() if rows >= _FEWEST_ROWS else 1
 
 
 @contextmanager
 def limit_threads(rows: int) -> Generator[None]:
-    """Use `threads_for` this many rows inside the context, and give back what was set before.
+    """Use `threads_for` this many rows inside the context, and restore what was set before.
 
     Example:
         >>> before = torch.get_num_threads()
@@ -87,61 +53,57 @@ def limit_threads(rows: int) -> Generator[None]:
         torch.set_num_threads(before)
 
 
-@cache
-def _several_are_faster(most: int, size: int) -> bool:
-    """Time the operations of a training step with one thread and with all, in turns."""
-    square, matrix = _trial_matrices(size)
-    times: dict[int, list[float]] = {1: [], most: []}
-    try:
-        # The first round wakes the threads and is not counted.
-        for trial in range(_TRIALS + 1):
-            for count, measured in times.items():
-                torch.set_num_threads(count)
-                started = time.perf_counter()
-                factor = torch.linalg.cholesky_ex(matrix).L
-                torch.linalg.solve_triangular(factor, square @ square, upper=False)
-                if trial > 0:
-                    measured.append(time.perf_counter() - started)
-    finally:
-        torch.set_num_threads(most)
-    return _is_worth_it(times[1], times[most])
+@contextmanager
+def thread_pool(threads: int) -> Generator[None]:
+    """Let `thread_map` share its tasks among threads inside the context.
 
+    Torch's own threads share single operations and wait for each other after each; whole tasks of some milliseconds
+    are shared with next to no loss. So torch and NumPy have one thread per task inside the context.
 
-@cache
-def _halves_are_faster(size: int) -> bool:
-    """Time what the halves of a step do with one thread and with two, in turns."""
-    square, matrix = _trial_matrices(size)
-    factor = torch.linalg.cholesky(matrix)
-    some = square[: len(square) // 2].contiguous()
-    array = np.ascontiguousarray(some.numpy())
-
-    def side() -> Generator[None]:
-        for _ in range(3):
-            solved = torch.linalg.solve_triangular(factor.mT, some, upper=True, left=False).numpy()
-            for _ in range(2):
-                np.maximum(array @ solved.T, 0)
+    Example:
+        >>> with thread_pool(2):
+        ...     thread_map(3, lambda index: 10 * index)
+        [0, 10, 20]
+    """
+    if threads < 2:
+        yield
+        return
+    before = torch.get_num_threads()
+    with (
+        ThreadPoolExecutor(threads, "thread_map", initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        cast("AbstractContextManager[object]", threadpool_limits(limits=1, user_api="blas")),
+    ):
+        torch.set_num_threads(1)
+        token = _POOL.set(pool)
+        try:
             yield
-
-    times: dict[int, list[float]] = {1: [], 2: []}
-    with one_blas_thread(), shared_by_threads(2):
-        for trial in range(_TRIALS + 1):
-            for count, measured in times.items():
-                started = time.perf_counter()
-                side_by_side(side(), side(), alone=count == 1)
-                if trial > 0:
-                    measured.append(time.perf_counter() - started)
-    # Threads that share halves sleep while they wait, so one slow trial is no bad sign.
-    return _is_worth_it(*(sorted(measured)[:-1] for measured in times.values()))
+        finally:
+            _POOL.reset(token)
+            torch.set_num_threads(before)
 
 
-def _trial_matrices(size: int) -> tuple[Tensor, Tensor]:
-    """A random matrix and one that has a Cholesky factor."""
-    generator = torch.Generator().manual_seed(0)
-    square = torch.randn(size, size, generator=generator, dtype=torch.float64)
-    return square, square @ square.T + size * torch.eye(size, dtype=torch.float64)
+def thread_map(count: int, work: Callable[[int], T]) -> list[T]:
+    """Results of ``work(0) … work(count − 1)`` in this order, computed by the threads of `thread_pool` if there are.
 
+    Gradients are recorded where the caller records them. The first error is raised once no task is running.
 
-def _is_worth_it(alone: list[float], together: list[float]) -> bool:
-    """Whether several threads won: the slowest trial decides as much as the middle, a busy core shows there first."""
-    one, several = (statistics.median(measured) + max(measured) for measured in (alone, together))
-    return several * _WORTH_IT < one
+    Example:
+        >>> thread_map(3, lambda index: index**2)
+        [0, 1, 4]
+    """
+    pool = _POOL.get()
+    if pool is None or count < 2:
+        return [work(index) for index in range(count)]
+    gradients = torch.is_grad_enabled()
+
+    def task(index: int) -> T:
+        # Whether gradients are recorded is a setting of each thread.
+        with torch.set_grad_enabled(gradients):
+            return work(index)
+
+    futures = [pool.submit(task, index) for index in range(count)]
+    errors = [future.exception() for future in futures]
+    for error in errors:
+        if error is not None:
+            raise error
+    return [future.result() for future in futures]

@@ -13,6 +13,7 @@ from gdkl.objectives.data_terms import (
 from gdkl.objectives.objectives import (
     GuidedTerms,
     ObjectiveValue,
+    SplitObjective,
     cross_entropy,
     distillation,
     evidence_bound,
@@ -29,6 +30,7 @@ __all__ = [
     "SOFTMAX_SAMPLES",
     "GuidedTerms",
     "ObjectiveValue",
+    "SplitObjective",
     "cross_entropy",
     "distillation",
     "evidence_bound",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,17 @@ from torch import Tensor
 
 from gdkl.gp import Marginals, evidence_terms
 from gdkl.objectives.data_terms import expected_negative_log_likelihood, negative_log_predictive
+
+
+class SplitObjective(StrEnum):
+    """Objectives over random splits, as the paper compares them."""
+
+    GUIDED = "guided"
+    """E_q[−log p(y|f)] + β·KL(q‖p): what GDKL is."""
+    DISTILLATION = "distillation"
+    """KL(q‖p) alone: the student imitates the guide."""
+    PREDICTIVE = "predictive"
+    """−log q(y|x, D1) alone: no guide, overfits."""
 
 
 class ObjectiveValue(NamedTuple):

@@ -1,68 +1,111 @@
-"""Training loops and what watches them; they do not know which method runs."""
+"""Students, steps and the training loop; it does not know which method runs."""
 
-from gdkl.training.adam import LeanAdam
-from gdkl.training.ahead import Ahead
 from gdkl.training.batches import (
     ALONE,
     ArrayBatches,
     Batch,
     BatchSource,
     LoaderBatches,
+    NumberedBatches,
     TensorBatches,
     World,
     as_pair,
     check_batch_size,
     step_generator,
 )
-from gdkl.training.callbacks import Callback, EarlyStopping, History, ProgressDisplay, StepReport, as_callbacks
-from gdkl.training.checkpoint import Checkpoint
+from gdkl.training.build import (
+    batch_kernel,
+    build_classifier_network,
+    build_deep_kernel,
+    build_sparse_deep_kernel,
+    check_kernel,
+    training_features,
+)
+from gdkl.training.callbacks import Callback, EarlyStopping, History, StepReport, as_callbacks
+from gdkl.training.checkpoint import Checkpoint, CheckpointWarning, RunCheckpoint
+from gdkl.training.cost import Problem, check_cost, prefers_exact
+from gdkl.training.data import ClassData, TrainingData
+from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
 from gdkl.training.distributed import local_device, process_group
-from gdkl.training.full_batch import descend, train_full_batch
+from gdkl.training.evidence import KernelAndNoise, maximise_evidence
+from gdkl.training.fit import fit_exact, fit_network, fit_sparse
+from gdkl.training.fitted import FittedModel, FittedNetwork
 from gdkl.training.graphs import GraphedStep
+from gdkl.training.guided_splits import DelayedRows, GuidedSplits, SplitInputs
 from gdkl.training.image_batches import ImageBatches
-from gdkl.training.mini_batch import EpochProgress, MiniBatchSettings, train_mini_batch
-from gdkl.training.randomness import OwnRandomNumbers, generator_state, seeded
-from gdkl.training.rotation import CheckpointWarning, RotatingCheckpoint
-from gdkl.training.run import TrainingOutcome
+from gdkl.training.loop import make_optimiser, train
+from gdkl.training.options import StudentOptions
+from gdkl.training.prefetch import Prefetcher
+from gdkl.training.progress import EpochProgress, ProgressDisplay
+from gdkl.training.randomness import OwnRandomNumbers, seeded
 from gdkl.training.schedule import Decay, Schedule
 from gdkl.training.splits import SplitSampler
+from gdkl.training.step import AutogradStep, MemberwiseStep, Step
+from gdkl.training.student import MATRIX_NAME, DeepKernel, HeldOut, SparseDeepKernel
 
 __all__ = [
     "ALONE",
-    "Ahead",
+    "MATRIX_NAME",
     "ArrayBatches",
+    "AutogradStep",
     "Batch",
     "BatchSource",
     "Callback",
+    "CallbackDispatcher",
     "Checkpoint",
     "CheckpointWarning",
+    "ClassData",
     "Decay",
+    "DeepKernel",
+    "DelayedRows",
     "EarlyStopping",
     "EpochProgress",
+    "FittedModel",
+    "FittedNetwork",
     "GraphedStep",
+    "GuidedSplits",
+    "HeldOut",
     "History",
     "ImageBatches",
-    "LeanAdam",
+    "KernelAndNoise",
     "LoaderBatches",
-    "MiniBatchSettings",
+    "MemberwiseStep",
+    "NumberedBatches",
     "OwnRandomNumbers",
+    "Prefetcher",
+    "Problem",
     "ProgressDisplay",
-    "RotatingCheckpoint",
+    "RunCheckpoint",
     "Schedule",
+    "SparseDeepKernel",
+    "SplitInputs",
     "SplitSampler",
+    "Step",
     "StepReport",
+    "StudentOptions",
     "TensorBatches",
+    "TrainingData",
     "TrainingOutcome",
     "World",
     "as_callbacks",
     "as_pair",
+    "batch_kernel",
+    "build_classifier_network",
+    "build_deep_kernel",
+    "build_sparse_deep_kernel",
     "check_batch_size",
-    "descend",
-    "generator_state",
+    "check_cost",
+    "check_kernel",
+    "fit_exact",
+    "fit_network",
+    "fit_sparse",
     "local_device",
+    "make_optimiser",
+    "maximise_evidence",
+    "prefers_exact",
     "process_group",
     "seeded",
     "step_generator",
-    "train_full_batch",
-    "train_mini_batch",
+    "train",
+    "training_features",
 ]

@@ -1,15 +1,10 @@
-"""Callbacks: what watches a training run without the run knowing who watches."""
+"""Callbacks: functions and objects that are called after the steps of a training run."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO, cast
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from typing import Any, cast
 
 from gdkl.numerics import OptionError
 
@@ -41,7 +36,7 @@ class Callback:
     #: Every how many steps `on_step` is called; reading values costs a little on a GPU.
     every: int = 1
 
-    #: Whether a step's report may come some steps later, in order: then nobody waits for a GPU to hand out its values.
+    #: Whether a step's report may come some steps later, in order: then nobody waits for a GPU's values.
     can_wait: bool = False
 
     def on_start(self, n_iter: int) -> None:
@@ -61,7 +56,7 @@ class FunctionCallback(Callback):
         self.function = function
 
     def on_step(self, report: StepReport) -> bool | None:
-        """Ask the function."""
+        """Call the function."""
         return self.function(report)
 
 
@@ -91,10 +86,10 @@ def as_callbacks(given: Any) -> list[Callback]:
 
 @dataclass
 class History(Callback):
-    """Keeps one row a logged step, for `history_`.
+    """Keeps one row per logged step, for `history_`.
 
     Args:
-        every: Log each this many steps.
+        every: Steps between two rows.
     """
 
     every: int = 1
@@ -147,55 +142,3 @@ class EarlyStopping(Callback):
         if self._smoothed < self._best - self.tol:
             self._best, self._best_step = self._smoothed, report.step
         return report.step - self._best_step >= self.patience
-
-
-class ProgressDisplay(Callback):
-    """A progress bar on a terminal, a plain line each tenth of the way elsewhere.
-
-    Args:
-        description: What is being trained.
-        stream: Where to write; standard error by default, so that results on standard output stay clean.
-    """
-
-    def __init__(self, description: str, stream: TextIO | None = None):
-        self.description = description
-        self.stream = stream if stream is not None else sys.stderr
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._started = 0.0
-
-    def on_start(self, n_iter: int) -> None:
-        """Open the bar."""
-        self._started = time.monotonic()
-        self.every = max(1, n_iter // (200 if self.stream.isatty() else 10))
-        if self.stream.isatty():
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[objective]}"),
-                TimeRemainingColumn(),
-            )
-            self._progress = Progress(*columns, console=Console(file=self.stream), transient=True)
-            self._progress.start()
-            self._task = self._progress.add_task(self.description, total=n_iter, objective="")
-
-    def on_step(self, report: StepReport) -> bool | None:
-        """Move the bar or write a line."""
-        objective = report.values["objective"]
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=report.step, objective=f"objective {objective:.4f}")
-        else:
-            elapsed = time.monotonic() - self._started
-            print(
-                f"{self.description}: step {report.step} of {report.n_iter}, objective {objective:.4f}, "
-                f"{elapsed:.1f} s",
-                file=self.stream,
-                flush=True,
-            )
-        return None
-
-    def on_end(self) -> None:
-        """Close the bar."""
-        if self._progress is not None:
-            self._progress.stop()

@@ -1,4 +1,9 @@
-"""A step recorded once on a GPU and replayed: Python is out of the way, and no small kernel waits for its launch."""
+"""A step captured once as a CUDA graph and replayed: no Python between its kernels, no launch to wait for.
+
+By hand, because `torch.cuda.make_graphed_callables` captures forward and backward passes of modules as two graphs with
+autograd between them, takes and returns tensors alone, and has no way out for inputs of another shape. Here loss, named
+terms and all gradients are one graph, and a short last batch is computed without it.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,16 @@ import torch
 from torch import Tensor
 
 from gdkl.objectives import ObjectiveValue
+from gdkl.training.step import detached
 
-#: Steps taken as they are before one is recorded: libraries set themselves up in their first calls.
+#: Steps taken without a graph before one is captured: libraries initialise themselves in their first calls.
 _WARM_UP = 3
 
 
 class GraphedStep:
     """An objective and its gradients as one CUDA graph.
 
-    What comes back has no graph of its own: gradients are in place already. Inputs of another shape than the recorded
-    ones, such as a last short batch, are computed as they are.
+    Inputs of another shape than the captured ones, such as a last short batch, are computed without the graph.
 
     Args:
         loss: From tensors to the objective; the same operations whatever their values, and nothing read off the device.
@@ -38,11 +43,11 @@ class GraphedStep:
         """The objective of one step; its gradients are those of the sum over members."""
         if self._calls < _WARM_UP:
             self._calls += 1
-            return self._beside(inputs)
+            return self._on_side_stream(inputs)
         if self._graph is None:
-            self._graph = self._record(inputs)
+            self._graph = self._capture(inputs)
         elif [value.shape for value in inputs] != [value.shape for value in self._inputs]:
-            return self._as_it_is(inputs)
+            return detached(self._compute(inputs))
         for kept, value in zip(self._inputs, inputs, strict=True):
             kept.copy_(value)
         self._graph.replay()
@@ -52,33 +57,28 @@ class GraphedStep:
         value, *terms = self._summary.clone()
         return ObjectiveValue(value, dict(zip(self._names, terms, strict=True)))
 
-    def _as_it_is(self, inputs: Sequence[Tensor]) -> ObjectiveValue:
+    def _compute(self, inputs: Sequence[Tensor]) -> ObjectiveValue:
         for parameter in self._parameters:
             parameter.grad = None
         objective = self._loss(*inputs)
         objective.value.sum().backward()
-        return ObjectiveValue(objective.value.detach(), {name: term.detach() for name, term in objective.terms.items()})
+        return objective
 
-    def _beside(self, inputs: Sequence[Tensor]) -> ObjectiveValue:
-        """On another stream, as a step must be taken before it can be recorded."""
+    def _on_side_stream(self, inputs: Sequence[Tensor]) -> ObjectiveValue:
+        """As the steps before a capture must be taken."""
         stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
-            objective = self._as_it_is(inputs)
+            objective = self._compute(inputs)
         current.wait_stream(stream)
-        return objective
+        return detached(objective)
 
-    def _record(self, inputs: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
+    def _capture(self, inputs: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
         self._inputs = [value.clone() for value in inputs]
-        for parameter in self._parameters:
-            parameter.grad = None
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            objective = self._loss(*self._inputs)
-            objective.value.sum().backward()
-            self._summary = torch.stack(
-                [objective.value.detach(), *(term.detach() for term in objective.terms.values())]
-            )
+            objective = detached(self._compute(self._inputs))
+            self._summary = torch.stack([objective.value, *objective.terms.values()])
         self._names = list(objective.terms)
         self._gradients = [parameter.grad for parameter in self._parameters]
         return graph

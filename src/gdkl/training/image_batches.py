@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gdkl.nets import random_windows
+from gdkl.nets import crop_indices
 from gdkl.numerics import DataError
 from gdkl.training.batches import ALONE, Batch, Epochs, World, step_generator
 
@@ -109,9 +109,7 @@ class ImageBatches:
     def _augmented(self, index: Tensor, generator: torch.Generator) -> Tensor:
         height, width = self.shape[1:]
         n = index.shape[0]
-        y, x = random_windows(
-            n, (height, width), self.margin, mirror=self.flip, device=self.device, generator=generator
-        )
+        y, x = crop_indices(n, (height, width), self.margin, flip=self.flip, device=self.device, generator=generator)
         channel = torch.arange(self.shape[0], device=self.device)[None, :, None, None]
         picked = self._padded[index[:, None, None, None], channel, y[:, None, :, None], x[:, None, None, :]]
         return self._normalised(picked)

@@ -1,4 +1,4 @@
-"""How many steps training takes, and how fast each goes."""
+"""Number of gradient steps and the learning rate of each."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Decay(StrEnum):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast.
+    """Number of steps and learning rates.
 
     Attributes:
         n_iter: Number of gradient steps.
         learning_rate: Its highest value.
-        milestones: Parts of the way after which the rate falls, for `Decay.STEPS`.
+        milestones: Fractions of the steps after which the rate falls, for `Decay.STEPS`.
         factor: By what it is multiplied there.
         decay: How it falls.
-        warm_up: Part of the way on which the rate climbs to its highest value.
-        memory: Adam's β₂, how long it remembers squared gradients.
+        warm_up: Fraction of the steps on which the rate climbs to its highest value.
+        beta2: Adam's β₂, the decay of its average of squared gradients.
     """
 
     n_iter: int
@@ -38,15 +38,15 @@ class Schedule:
     factor: float = 0.1
     decay: Decay = Decay.STEPS
     warm_up: float = 0.0
-    memory: float = 0.999
+    beta2: float = 0.999
 
     def __post_init__(self) -> None:
         if self.n_iter < 1:
             raise OptionError(f"n_iter={self.n_iter!r} must be at least 1.")
         if not self.learning_rate > 0:
             raise OptionError(f"learning_rate={self.learning_rate!r} must be positive.")
-        if not 0 < self.memory < 1:
-            raise OptionError(f"memory={self.memory!r} must lie between 0 and 1.")
+        if not 0 < self.beta2 < 1:
+            raise OptionError(f"beta2={self.beta2!r} must lie between 0 and 1.")
         if not 0 <= self.warm_up < 1:
             raise OptionError(f"warm_up={self.warm_up!r} must be a part of the way, from 0 to below 1.")
 
@@ -55,9 +55,9 @@ class Schedule:
         """As good as the published schedule in a third of the steps.
 
         Measured over ten splits of Boston, Energy and Concrete: the cosine leaves no steps at a rate too small to
-        matter, and a shorter memory lets Adam follow gradients that shrink a thousandfold as the noise falls.
+        matter, and a smaller β₂ lets Adam follow gradients that shrink a thousandfold as the noise falls.
         """
-        return cls(n_iter, learning_rate, decay=Decay.COSINE, warm_up=0.05, memory=0.99)
+        return cls(n_iter, learning_rate, decay=Decay.COSINE, warm_up=0.05, beta2=0.99)
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0.

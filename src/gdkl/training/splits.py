@@ -1,6 +1,8 @@
-"""Random halves of the rows, drawn in bulk."""
+"""Random splits of the rows into halves, drawn in bulk."""
 
 from __future__ import annotations
+
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -10,21 +12,20 @@ from gdkl.numerics import DataError
 
 
 class SplitSampler:
-    """Draws random splits of ``n`` rows into two halves, one a member.
+    """Draws random splits of ``n`` rows into two halves, one per member.
 
     A split may be of some of the rows only, and its held-out half may be joined by further rows, which have no labels.
-
     Drawn on the CPU whatever the device, so that a seed means the same splits everywhere.
 
     Args:
         n: Number of rows.
-        members: Number of independent splits a step.
+        members: Number of independent splits per step.
         seed: Seed of the sequence.
         device: Where the index tensors are wanted.
         labels: Class numbers, ``(members, n)``, for halves that have as many rows of each class, up to one. Without
-            them a class that one half has too many of is one that the other lacks: what is learned from either about
-            how common classes are is wrong for the other. On 200 images of CIFAR-10 that costs the guide's held-out
-            predictions 0.1 in log-likelihood and 6 % in accuracy, and none of it is there at test images.
+            them a class that one half has too many of is one that the other lacks: class frequencies learned from
+            either are wrong for the other. On 200 images of CIFAR-10 that costs the guide's held-out predictions 0.1
+            in log-likelihood and 6 % in accuracy.
         most: Rows that a split has at most, drawn afresh each time; None for all.
         further: How many further rows there are, numbered from ``n`` on. As many as are held out are drawn from them,
             and come after those.
@@ -52,13 +53,24 @@ class SplitSampler:
             raise DataError(f"a split into two halves needs at least 2 rows; got {n}.")
         self.n = n
         self.members = members
+        self.seed = seed
         self.device = device
-        self._labels = None if labels is None else labels.cpu()
         self.used = n if most is None else min(n, most)
         self.further = further
+        self._labels = None if labels is None else labels.cpu()
         self._rows = None if rows is None else rows.cpu()
-        self.seed = seed
         self._generator = torch.Generator().manual_seed(seed)
+
+    def restarted(self) -> SplitSampler:
+        """The same sequence from its first split."""
+        other = copy(self)
+        other._generator = torch.Generator().manual_seed(self.seed)
+        return other
+
+    def among(self, rows: Tensor) -> SplitSampler:
+        """Splits of some of the rows, by their ascending positions."""
+        labels = None if self._labels is None else self._labels[:, rows.cpu()]
+        return SplitSampler(len(rows), self.members, self.seed, self.device, labels=labels, rows=rows)
 
     def draw(self, count: int) -> Split:
         """The next ``count`` splits: indices ``(count, members, n1)`` and ``(count, members, n2)``.

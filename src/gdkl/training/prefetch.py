@@ -1,4 +1,4 @@
-"""What the next step needs, made on a GPU while the step before is still computed."""
+"""Inputs of the next step, computed on a GPU while the current step still runs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 
 
-class Ahead:
-    """Inputs of steps in order; on a GPU those of the next one are made on a stream of their own.
+class Prefetcher:
+    """Inputs of steps in order; on a GPU those of the next step are computed on a stream of their own.
 
-    A batch and the guide's answer for it are many short kernels that leave most of a GPU idle; beside the student's
+    A batch and the guide's marginals on it are many short kernels that leave most of a GPU idle; beside the student's
     they cost next to nothing.
 
     Args:
         make: From the number of a step to its inputs; may not depend on anything that a step changes.
-        device: Where they are made.
+        device: Where they are computed.
 
     Example:
-        >>> ahead = Ahead(lambda step: (torch.tensor(step),), torch.device("cpu"))
-        >>> [int(*ahead(step)) for step in (4, 5)]
+        >>> inputs = Prefetcher(lambda step: (torch.tensor(step),), torch.device("cpu"))
+        >>> [int(*inputs(step)) for step in (4, 5)]
         [4, 5]
     """
 
@@ -40,13 +40,13 @@ class Ahead:
         current = torch.cuda.current_stream(self._device)
         current.wait_event(ready)
         for value in inputs:
-            # Made on the other stream: not to be freed there before this one is done with it.
+            # Allocated on the other stream: not to be freed there before this one is done with it.
             value.record_stream(current)
         self._next = self._start(step + 1, self._stream)
         return inputs
 
     def _start(self, step: int, stream: torch.cuda.Stream) -> tuple[int, tuple[Tensor, ...], torch.cuda.Event]:
-        # After everything asked for so far, which is the step before: that keeps the two from drifting apart.
+        # After everything queued so far, which is the step before: that keeps the two streams together.
         stream.wait_stream(torch.cuda.current_stream(self._device))
         ready = torch.cuda.Event()
         with torch.cuda.stream(stream):

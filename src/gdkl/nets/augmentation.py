@@ -1,0 +1,99 @@
+"""Random data augmentation: crops and flips of images, recombined rows of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def crop_indices(
+    count: int,
+    size: tuple[int, int],
+    margin: int,
+    *,
+    flip: bool,
+    device: torch.device,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Pixel rows and columns of random crops from images padded by a margin.
+
+    Args:
+        count: Number of images.
+        size: Height and width of a crop.
+        margin: Pixels of padding on each side.
+        flip: Whether half of the crops are mirrored left to right.
+        device: Where the numbers are drawn.
+        generator: Where they come from; None for torch's global one.
+
+    Returns:
+        Rows ``(count, height)`` and columns ``(count, width)``.
+
+    Example:
+        >>> y, x = crop_indices(2, (3, 4), 1, flip=False, device=torch.device("cpu"))
+        >>> y.shape, x.shape
+        (torch.Size([2, 3]), torch.Size([2, 4]))
+    """
+    height, width = size
+    # One draw for everything; in float32 whatever torch's default is.
+    draw = torch.rand(3, count, 1, generator=generator, device=device, dtype=torch.float32)
+    down, along = (draw[:2] * (2 * margin + 1)).long().unbind()
+    y = down + torch.arange(height, device=device)
+    x = torch.arange(width, device=device).expand(count, width)
+    if flip:
+        x = torch.where(draw[2] < 0.5, width - 1 - x, x)
+    return y, x + along
+
+
+@dataclass(frozen=True)
+class RandomCrops:
+    """Crops each image of a batch at random after padding it with zeros, the mean colour of normalised images.
+
+    Attributes:
+        image_shape: Channels, height and width.
+        margin: Pixels of padding: the largest shift.
+        flip: Whether half of the images are mirrored left to right.
+
+    Example:
+        >>> RandomCrops((3, 4, 4), 1, flip=True)(torch.ones(2, 48)).shape
+        torch.Size([2, 48])
+    """
+
+    image_shape: tuple[int, ...]
+    margin: int
+    flip: bool
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Augmented images as flat rows ``(n, channels · height · width)``."""
+        channels, height, width = self.image_shape
+        y, x = crop_indices(len(rows), (height, width), self.margin, flip=self.flip, device=rows.device)
+        padded = F.pad(rows.unflatten(-1, self.image_shape), (self.margin,) * 4)
+        # Lines first, then columns: `torch.vmap`, by which members run as one, supports gather.
+        lines = padded.gather(-2, y[:, None, :, None].expand(-1, channels, -1, padded.shape[-1]))
+        return lines.gather(-1, x[:, None, None, :].expand(-1, channels, height, -1)).flatten(1)
+
+
+def recombine(rows: Tensor, count: int, seed: int) -> Tensor:
+    """New rows near the given ones: each takes every column from one of two random rows, by a fair coin per column.
+
+    A column keeps the values that it has, categories among them. The guide's marginals at such rows need no labels,
+    and a student trained on them stays close to the guide between the training rows: on tuning splits of wine and
+    breast cancer its KL from the guide is otherwise 1.5 to 3 times as large at test rows as at training rows.
+
+    Args:
+        rows: ``(members, n, d)``.
+        count: How many new rows for each member.
+        seed: Of the pairs and coins; drawn on the CPU, the same on every device.
+
+    Example:
+        >>> recombine(torch.zeros(1, 4, 3), 7, seed=0).shape
+        torch.Size([1, 7, 3])
+    """
+    members, n, columns = rows.shape
+    generator = torch.Generator().manual_seed(seed)
+    parents = torch.randint(n, (2, members, count), generator=generator).to(rows.device)
+    coin = torch.rand(members, count, columns, generator=generator, dtype=torch.float32) < 0.5
+    first, second = (torch.take_along_dim(rows, index.unsqueeze(-1), dim=1) for index in parents)
+    return torch.where(coin.to(rows.device), first, second)

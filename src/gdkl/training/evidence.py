@@ -1,0 +1,73 @@
+"""A plain Gaussian process's few parameters by evidence, to convergence."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from gdkl.gp import GPyTorchKernel, Noise
+from gdkl.numerics import NumericsWarning
+from gdkl.objectives import marginal_likelihood
+from gdkl.training.data import TrainingData
+
+_MAX_ITERATIONS = 500
+
+
+class KernelAndNoise(nn.Module):
+    """A kernel over rows and a noise: all that a plain Gaussian process has."""
+
+    def __init__(self, kernel: Kernel, shape: tuple[int, ...], start: float):
+        super().__init__()
+        self.kernel = GPyTorchKernel(kernel)
+        self.noise = Noise(shape, start=start)
+
+
+def maximise_evidence(model: KernelAndNoise, data: TrainingData, *, name: str) -> tuple[float, list[dict[str, float]]]:
+    """Minimise the negative log evidence over the unconstrained parameters by L-BFGS.
+
+    Args:
+        model: What is fitted, in place.
+        data: Training rows and targets.
+        name: What the kernel matrix is, for numerical errors.
+
+    Returns:
+        The smallest value, and one row of history per iteration.
+    """
+    from scipy.optimize import minimize  # noqa: PLC0415
+
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    history: list[dict[str, float]] = []
+    last = float("nan")
+
+    def load(vector: NDArray[np.float64]) -> None:
+        vector_to_parameters(torch.as_tensor(vector).to(parameters[0]), parameters)
+
+    def evaluate(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        nonlocal last
+        load(vector)
+        model.zero_grad(set_to_none=False)
+        K = model.kernel.gram(data.rows.unsqueeze(-3))
+        with warnings.catch_warnings():
+            # A line search may step where the matrix needs a jitter; only the result's matters.
+            warnings.simplefilter("ignore", NumericsWarning)
+            value = marginal_likelihood(K, data.targets, model.noise(), name=name).value.sum()
+        value.backward()
+        last = float(value.detach())
+        gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in parameters]
+        return last, parameters_to_vector(gradients).cpu().double().numpy()
+
+    def record(_: NDArray[np.float64]) -> None:
+        noise = float(model.noise().detach().mean())
+        history.append({"step": len(history) + 1.0, "objective": last, "noise": noise})
+
+    start = parameters_to_vector(parameters).detach().cpu().double().numpy()
+    options = {"maxiter": _MAX_ITERATIONS, "ftol": 1e-12, "gtol": 1e-7}
+    result = minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=record, options=options)
+    load(result.x)
+    return float(result.fun), history

@@ -1,0 +1,144 @@
+"""Trained models: a network with a posterior over its features, or with a softmax head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from gdkl.gp import ExactPosterior, GPyTorchKernel, Marginals, ScaledKernel, SparsePosterior
+from gdkl.nets import Members
+from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
+from gdkl.training.dispatch import TrainingOutcome
+from gdkl.training.student import select_members
+
+#: Rows that a network with a head sees at a time in prediction.
+_ROWS_AT_A_TIME = 1024
+
+
+@dataclass
+class FittedModel:
+    """What every method returns.
+
+    Attributes:
+        embed: Turns rows ``(members, m, d)`` into features ``(members, m, p)``.
+        posterior: Posterior over features: conditioned on all training rows, or through inducing points.
+        history: One row per logged step.
+        outcome: How training ended; None where there was no training loop.
+        predictive_noise: Calibrated noise variances of predictions, ``(members, outputs)``; None for those of the
+            posterior.
+        most_rows: Rows that the network may see at a time, where its own memory counts; None for no limit.
+    """
+
+    embed: nn.Module
+    posterior: ExactPosterior | SparsePosterior
+    history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    outcome: TrainingOutcome | None = None
+    predictive_noise: Tensor | None = None
+    most_rows: int | None = None
+
+    @property
+    def noise(self) -> Tensor:
+        """Noise variances of predictions, ``(members, outputs)``."""
+        return self.posterior.noise if self.predictive_noise is None else self.predictive_noise
+
+    @property
+    def members(self) -> int:
+        """Number of members."""
+        return self.posterior.weights.shape[0]
+
+    def select(self, members: Sequence[int]) -> FittedModel:
+        """A model of some of the members."""
+        chosen = list(members)
+        embed = self.embed
+        if isinstance(embed, Members) and embed.count > 1:
+            embed = Members([deepcopy(embed.member(index).single) for index in chosen]).requires_grad_(False).eval()
+        posterior = copy(self.posterior)
+        for name, value in vars(posterior).items():
+            if isinstance(value, Tensor):
+                setattr(posterior, name, value[chosen])
+        kernel = posterior.kernel
+        if isinstance(kernel, ScaledKernel):
+            posterior.kernel = ScaledKernel(kernel.kernel, kernel.scale[chosen])
+        elif isinstance(kernel, GPyTorchKernel):
+            posterior.kernel = select_members(kernel, chosen)
+        noise = None if self.predictive_noise is None else self.predictive_noise[chosen]
+        return replace(self, embed=embed, posterior=posterior, predictive_noise=noise)
+
+    @torch.no_grad()
+    def marginals(self, rows: Tensor) -> Marginals:
+        """Latent marginals at rows ``(members or 1, m, d)``: means and variances ``(members, outputs, m)``.
+
+        Computed in chunks; K(new, new) is never formed.
+        """
+        posterior = self.posterior
+        members, outputs, n = posterior.weights.shape
+        rows = self._as_embedded(rows).expand(members, -1, -1)
+        # K(new, train) and its whitened copy, with as much again for temporaries.
+        chunk_size = rows_per_chunk(members * outputs * tensor_bytes(4, n, dtype=posterior.weights.dtype))
+        if self.most_rows is not None:
+            chunk_size = min(chunk_size, self.most_rows)
+
+        def some(part: Tensor) -> tuple[Tensor, ...]:
+            return tuple(posterior.marginals(self.embed(part.transpose(0, 1))))
+
+        mean, variance = map_rows(some, rows.transpose(0, 1), chunk_size, row_dim=-1)
+        return Marginals(mean, variance)
+
+    @torch.no_grad()
+    def covariance(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent means ``(members, outputs, m)`` and full covariances ``(members, outputs, m, m)``."""
+        members, outputs, n = self.posterior.weights.shape
+        m = rows.shape[-2]
+        require_memory(
+            members * outputs * tensor_bytes(m, 3 * m + 2 * n, dtype=rows.dtype),
+            what=f"the full covariance of {m} rows",
+            remedy="Predict fewer rows at a time, or use return_std instead of return_cov.",
+            device=rows.device,
+        )
+        return self.posterior.covariance(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+
+    def _as_embedded(self, rows: Tensor) -> Tensor:
+        """Rows in the precision of the network, which may be another than that of the algebra over its features."""
+        parameter = next((value for value in self.embed.parameters() if value.is_floating_point()), None)
+        return rows if parameter is None else rows.to(parameter.dtype)
+
+
+@dataclass
+class FittedNetwork:
+    """A trained network with a softmax head; its latent functions are the logits, without uncertainty.
+
+    Attributes:
+        embed: Turns rows ``(members, m, d)`` into logits ``(members, m, classes)``.
+        classes: Number of classes.
+        history: One row per logged step.
+        outcome: How training ended.
+        most_rows: Rows that the network may see at a time.
+    """
+
+    embed: Members
+    classes: int
+    history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    outcome: TrainingOutcome | None = None
+    most_rows: int | None = None
+
+    @property
+    def noise(self) -> Tensor:
+        """A network has none: zeros ``(members, classes)``."""
+        return torch.zeros(self.embed.count, self.classes, dtype=torch.float64)
+
+    @torch.no_grad()
+    def marginals(self, rows: Tensor) -> Marginals:
+        """Logits at rows ``(members or 1, m, d)`` as means ``(members, classes, m)`` of variance zero."""
+        rows = rows.expand(self.embed.count, -1, -1)
+
+        def some(part: Tensor) -> tuple[Tensor]:
+            return (self.embed(part.transpose(0, 1)).mT,)
+
+        chunk = self.most_rows or _ROWS_AT_A_TIME
+        (mean,) = map_rows(some, rows.transpose(0, 1), chunk, row_dim=-1)
+        mean = mean.double()
+        return Marginals(mean, torch.zeros_like(mean))

@@ -1,0 +1,133 @@
+"""Random splits with the guide's marginals on each, computed for many splits at a time, or reused from a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gdkl.gp import Marginals, Split
+from gdkl.guide import Guide
+from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk
+from gdkl.training.splits import SplitSampler
+from gdkl.training.student import DeepKernel
+
+#: Splits for which the guide's marginals are computed at a time, and on a CPU the memory that they may take: large
+#: ones are computed few at a time, because a run may stop before they are used.
+_MOST_AT_A_TIME, _CPU_BYTES = 64, 64 * 2**20
+
+
+@dataclass
+class DelayedRows:
+    """Rows that join training at a step; before it the student is measured on them.
+
+    Attributes:
+        step: The first step whose splits have all rows.
+        early: Positions of the rows that are trained on before, ascending.
+        measure: Called once before that step, with the student as it is then; returns one number per member and output.
+        measured: What it returned, also in a run that was resumed after that step; None if training never got there.
+    """
+
+    step: int
+    early: Tensor
+    measure: Callable[[DeepKernel], Tensor]
+    measured: Tensor | None = None
+
+
+class SplitInputs(NamedTuple):
+    """A split and the guide's marginals on its held-out rows."""
+
+    split: Split
+    p: Marginals
+
+
+class GuidedSplits:
+    """The split of each step with the guide's marginals on it; steps are asked for in turn, from any step on.
+
+    Args:
+        guide: Computes the marginals.
+        sampler: Draws the splits.
+        pool: Splits that are drawn before all of them are reused, in a random order each time; None for fresh ones.
+        delayed: Rows that join at a step, with splits and a pool of their own from there on.
+
+    Example:
+        >>> from gdkl.guide import as_kernel_function, fit_guide
+        >>> from gdkl.infinite import mlp
+        >>> rows = torch.randn(1, 10, 2, dtype=torch.float64)
+        >>> guide = fit_guide(as_kernel_function(mlp()), rows, rows[..., :1].mT)
+        >>> split, p = GuidedSplits(guide, SplitSampler(10, members=1, seed=0))(0)
+        >>> split.observed.shape, p.mean.shape
+        (torch.Size([1, 5]), torch.Size([1, 1, 5]))
+    """
+
+    def __init__(
+        self,
+        guide: Guide,
+        sampler: SplitSampler,
+        *,
+        pool: int | None = None,
+        delayed: DelayedRows | None = None,
+    ):
+        self._guide = guide
+        self._pool = pool
+        self._phases = [(0, sampler)]
+        if delayed is not None:
+            self._phases = [(0, sampler.among(delayed.early)), (delayed.step, sampler)]
+        self._running: Iterator[SplitInputs] | None = None
+        self._next = -1
+
+    def __call__(self, step: int) -> SplitInputs:
+        """The split of a step and the guide's marginals."""
+        first, sampler = [phase for phase in self._phases if phase[0] <= step][-1]
+        if self._running is None or step != self._next or step == first:
+            self._running = self._from(sampler.restarted(), step - first)
+        self._next = step + 1
+        return next(self._running)
+
+    def _from(self, sampler: SplitSampler, start: int) -> Iterator[SplitInputs]:
+        """Endless splits of a sampler, without the first ones, which a resumed run has seen."""
+        if self._pool is None:
+            yield from self._fresh(sampler, start)
+            return
+        pool, drawn = self._pool, list[Tensor]()
+        for step, inputs in zip(range(pool), self._fresh(sampler, 0), strict=False):
+            values = (*inputs.split, *inputs.p)
+            if step == 0:
+                # One block each: small tensors that stay, among large ones that come and go, would fragment memory by
+                # gigabytes.
+                drawn = [value.new_empty(pool, *value.shape) for value in values]
+            for kept, value in zip(drawn, values, strict=True):
+                kept[step] = value
+            if step >= start:
+                yield inputs
+        passes, left_out = divmod(max(0, start - pool), pool)
+        generator = torch.Generator().manual_seed(sampler.seed)
+        for _ in range(passes):
+            torch.randperm(pool, generator=generator)
+        while True:
+            for place in torch.randperm(pool, generator=generator).tolist()[left_out:]:
+                observed, held_out, mean, variance = (kept[place] for kept in drawn)
+                yield SplitInputs(Split(observed, held_out), Marginals(mean, variance))
+            left_out = 0
+
+    def _fresh(self, sampler: SplitSampler, start: int) -> Iterator[SplitInputs]:
+        """Splits that have not been seen before, without the first ones."""
+        own, on_cpu = self._guide.gram.shape[0], self._guide.gram.device.type == "cpu"
+        # On a CPU members are computed one after the other.
+        each = self._guide.bytes_per_split() // own * (1 if on_cpu else max(own, sampler.members))
+        count = min(_MOST_AT_A_TIME, rows_per_chunk(max(1, each), _CPU_BYTES if on_cpu else DEFAULT_BUDGET))
+        if self._pool is not None:
+            count = min(count, self._pool)
+        for _ in range(start // count):
+            sampler.draw(count)
+        start %= count
+        while True:
+            splits = sampler.draw(count)
+            p = self._guide.posterior(splits)
+            for index in range(start, count):
+                split = Split(splits.observed[index], splits.held_out[index])
+                yield SplitInputs(split, Marginals(p.mean[index], p.variance[index]))
+            start = 0
