@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from preset_options import with_preset
 
 from gdkl import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from gdkl.methods.held_out_noise import most_probable_noise, spare_rows, with_held_out_noise
 
 from gdkl import GDKLRegressor
 from gdkl.gp import ExactPosterior
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
 from gdkl.methods import fit_gdkl
-from gdkl.methods.held_out_noise import most_probable_noise, spare_rows, with_held_out_noise
 from gdkl.training import Schedule, StudentOptions, TrainingData
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from gdkl.methods.latecomers import Latecomers
 
 import dense
 from gdkl import GDKLRegressor, metrics
@@ -13,7 +14,6 @@ from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
 from gdkl.methods import fit_calibrated_gdkl, fit_gdkl
 from gdkl.methods import gdkl as gdkl_method
-from gdkl.methods.latecomers import Latecomers
 from gdkl.numerics import OptionError
 from gdkl.training import Callback, Checkpoint, Schedule, SplitSampler, StudentOptions, TrainingData
 

@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from gdkl.estimators.common import draw_seed
 from rich.console import Console
 
 from gdkl import GdklError, GDKLRegressor, GPRegressor, NNGPRegressor, datasets, metrics
-from gdkl.estimators.common import draw_seed
 from gdkl.numerics import DataWarning
 from gdkl.paper import published, read_result, uci, uci_table, write_result
 

@@ -112,7 +112,12 @@ def select_members(module: ModuleT, index: slice | Sequence[int]) -> ModuleT:
         for name, parameter in mine.named_parameters(recurse=False):
             setattr(theirs, name, nn.Parameter(parameter.detach()[index], parameter.requires_grad))
         if isinstance(theirs, Kernel) and len(theirs.batch_shape) > 0:
-            theirs.batch_shape = torch.Size([len(range(theirs.batch_shape[0])[index]) if isinstance(index, slice) else len(index), *theirs.batch_shape[1:]])
+            theirs.batch_shape = torch.Size(
+                [
+                    len(range(theirs.batch_shape[0])[index]) if isinstance(index, slice) else len(index),
+                    *theirs.batch_shape[1:],
+                ]
+            )
     return copied
 
 
