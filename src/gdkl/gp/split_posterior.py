@@ -43,9 +43,7 @@ class _SplitPosterior(Function):
         of_variance, n1 = of_variance * above_floor, L.shape[-1]
         G = block_gradient(L, A, v, of_mean, -of_variance)
         grad_noise = G.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
-        of_first, of_x, of_lengthscale, of_scale = rbf_gradient(
-            RBFBlock(K, first, rows), G.mul_(K), lengthscale, scale
-        )
+        of_first, of_x, of_lengthscale, of_scale = rbf_gradient(RBFBlock(K, first, rows), G.mul_(K), lengthscale, scale)
         of_x[..., :n1, :] += of_first
         grad_x = sum_to(of_x, torch.Size([*rows.shape[:-1], of_x.shape[-1]]))
         grad_scale = of_scale + of_variance.sum(dim=-1)
