@@ -19,12 +19,11 @@ from gdkl.gp import (
     rbf_kernel,
     rbf_split_posterior,
     scaled_rbf,
-    split_posterior,
     squared_distances,
     take_rows,
     take_targets,
 )
-from gdkl.numerics import OptionError, shared_by_threads
+from gdkl.numerics import OptionError
 
 
 def _random(*shape, seed=0):
@@ -212,37 +211,8 @@ def test_a_step_of_a_few_hundred_rows_is_the_plain_reading():
         torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10 * float(expected.detach().abs().max()))
 
 
-def _posterior_and_gradients(inputs, y1, weights, threads=1):
-    inputs = [value.clone().requires_grad_() for value in inputs]
-    with shared_by_threads(threads):
-        q = rbf_split_posterior(inputs[0], y1, *inputs[1:], name="K")
-        gradients = torch.autograd.grad((weights[0] * q.mean + weights[1] * q.variance).sum(), inputs)
-    return *q, *gradients
-
-
-@pytest.mark.parametrize("outputs", [1, 2])
-def test_members_apart_are_the_members_of_a_batch(outputs, monkeypatch):
-    """Computed one by one, shared by threads, or in batched operations: one result."""
-    n1, n = 70, 130
-    x, y1, weights = _random(3, 1, n, 4), _random(3, outputs, n1, seed=1), _random(2, 3, outputs, n - n1, seed=2)
-    inputs = [x, *(_random(3, outputs, seed=seed).exp() for seed in (3, 4, 5))]
-    inputs[1] = inputs[1][..., None, None]
-    apart = _posterior_and_gradients(inputs, y1, weights)
-    shared = _posterior_and_gradients(inputs, y1, weights, threads=2)
-    assert all(torch.equal(*pair) for pair in zip(apart, shared, strict=True))
-    alone = _posterior_and_gradients([value[1:2] for value in inputs], y1[1:2], weights[:, 1:2])
-    for one, all_of_them in zip(alone, apart, strict=True):
-        assert torch.equal(one[0], all_of_them[1])
-    monkeypatch.setattr(split_posterior, "_ROWS_APART", 1000)
-    batched = _posterior_and_gradients(inputs, y1, weights)
-    for ours, expected in zip(apart, batched, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize(("members", "outputs"), [(1, 1), (1, 2), (2, 1)])
-@pytest.mark.parametrize("rows_apart", [2, 1000])
-def test_gradcheck_of_the_split_posterior(members, outputs, rows_apart, monkeypatch):
-    monkeypatch.setattr(split_posterior, "_ROWS_APART", rows_apart)
+def test_gradcheck_of_the_split_posterior(members, outputs):
     x, y1 = _random(members, 1, 7, 3), _random(members, outputs, 4, seed=1)
     x[..., 5, :] = x[..., 0, :]
     shape = (members, outputs)

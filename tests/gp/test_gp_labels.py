@@ -16,7 +16,6 @@ from gdkl.gp import (
     base_samples,
     class_log_probs,
     label_targets,
-    leave_one_out,
     rbf_kernel,
 )
 
@@ -58,22 +57,6 @@ def test_gaussian_targets_are_plus_and_minus_one():
     values, noise = label_targets(torch.tensor([1, 0]), 2, GAUSSIAN)
     assert values.tolist() == [[-1, 1], [1, -1]]
     assert not noise.any()
-
-
-def test_leaving_one_out_is_conditioning_on_all_others():
-    x, labels = _problem()
-    targets = label_targets(labels, 3, DIRICHLET)
-    kernel = GPyTorchKernel(rbf_kernel((1, 3)).double())
-    noise = torch.tensor([[0.1, 0.2, 0.3]], dtype=torch.float64)
-    posterior = _condition(kernel, x, targets, noise)
-    left_out = leave_one_out(posterior.factor, targets, noise)
-    assert torch.equal(left_out.noise, noise)
-    for row in range(15):
-        others = [index for index in range(15) if index != row]
-        some = type(targets)(*(value[..., others] for value in targets))
-        mean, variance = _condition(kernel, x[:, others], some, noise).marginals(x[:, [row]])
-        torch.testing.assert_close(left_out.latents.mean[..., row], mean[..., 0])
-        torch.testing.assert_close(left_out.latents.variance[..., row], variance[..., 0])
 
 
 def test_posterior_is_the_textbook_one_with_a_noise_a_row_and_class():

@@ -14,7 +14,6 @@ from gdkl.objectives import (
     gaussian_kl,
     gaussian_term,
     guided,
-    guided_terms,
     kl_term,
     marginal_likelihood,
     negative_log_predictive,
@@ -131,28 +130,6 @@ def test_gradcheck_over_splits_with_duplicate_rows(name):
 
     start = [torch.full((1, 2), v, dtype=torch.float64, requires_grad=True) for v in (0.2, -0.1, -1.0)]
     assert torch.autograd.gradcheck(objective, (x1.requires_grad_(), x2.requires_grad_(), *start))
-
-
-@pytest.mark.parametrize("alone", [True, False])
-def test_the_gradient_written_out_is_autograds(alone):
-    """For members with several outputs, and for one output without either dimension."""
-    generator = torch.Generator().manual_seed(5)
-    shape = (4,) if alone else (2, 3, 4)
-    mean, p_mean, y = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(3))
-    variance, p_variance = (torch.randn(shape, generator=generator, dtype=torch.float64).exp() for _ in range(2))
-    noise = torch.rand(shape[:-1], generator=generator, dtype=torch.float64) + 0.1
-    inputs = [value.requires_grad_() for value in (mean, variance, noise)]
-    q, p = Marginals(mean, variance), Marginals(p_mean, p_variance)
-    terms = guided_terms(q, p, y, noise, beta=0.7)
-
-    def stretched(value):
-        return value[None, None] if alone else value
-
-    q, p = (Marginals(*map(stretched, marginals)) for marginals in (q, p))
-    value, named = guided(q, p, gaussian_term(q, stretched(y), stretched(noise)), beta=0.7)
-    expected = (*named.values(), *torch.autograd.grad(value.sum(), inputs))
-    for ours, other in zip(terms, expected, strict=True):
-        torch.testing.assert_close(ours, other.reshape(ours.shape), rtol=1e-12, atol=1e-14)
 
 
 def test_further_terms_have_a_name_and_a_weight():

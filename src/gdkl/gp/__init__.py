@@ -12,7 +12,6 @@ from gdkl.gp.kernels import (
     softplus_rbf_kernel,
 )
 from gdkl.gp.labels import (
-    ALPHA_EPSILON,
     ClassLikelihood,
     LabelTargets,
     LeftOut,
@@ -20,25 +19,16 @@ from gdkl.gp.labels import (
     base_samples,
     class_log_probs,
     label_targets,
-    leave_one_out,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
-from gdkl.gp.rbf import LOWEST_EXPONENT, leading_rbf, scaled_rbf, squared_distances
-from gdkl.gp.solver import RELATIVE_VARIANCE_FLOOR, Marginals, Solver, floor_variance
+from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.solver import Marginals, Solver, floor_variance
 from gdkl.gp.sparse import InducingPoints, SparsePosterior
-from gdkl.gp.split_posterior import (
-    members_apart,
-    rbf_split_posterior,
-    split_posterior_backward,
-    split_posterior_forward,
-)
+from gdkl.gp.split_posterior import rbf_split_posterior
 
 __all__ = [
-    "ALPHA_EPSILON",
-    "LOWEST_EXPONENT",
     "NOISE_FLOOR",
     "NOISE_START",
-    "RELATIVE_VARIANCE_FLOOR",
     "ClassLikelihood",
     "ExactPosterior",
     "GPyTorchKernel",
@@ -62,14 +52,10 @@ __all__ = [
     "is_softplus_rbf",
     "label_targets",
     "leading_rbf",
-    "leave_one_out",
-    "members_apart",
     "rbf_kernel",
     "rbf_split_posterior",
     "scaled_rbf",
     "softplus_rbf_kernel",
-    "split_posterior_backward",
-    "split_posterior_forward",
     "squared_distances",
     "start_kernel",
     "take_rows",

@@ -26,10 +26,11 @@ _BLOCK, _SHARED_BLOCK = 64, 128
 
 
 def block_gradient(L: Tensor, A: Tensor, v: Tensor, of_mean: Tensor, of_reduction: Tensor) -> Tensor:
-    """Gradient by the block (K₁₁ K₁₂), ``(..., n1, n1 + n2)``, of a function of a `Projection`. No autograd.
+    """Gradient by the block (K₁₁ K₁₂), ``(..., n1, n1 + n2)``, of a function of what `Solver.project` gives.
 
     With g and h the gradients by means and reductions it is G₁₂ = 2W diag(h) + αgᵀ and G₁₁ = −W diag(h) Wᵀ − (Wg)αᵀ.
-    K₁₁ is symmetric, so only the symmetric part of G₁₁ has a meaning. The gradient by σ² is the trace of G₁₁.
+    K₁₁ is symmetric, so only the symmetric part of G₁₁ has a meaning. The gradient by σ² is the sum of the block's
+    diagonal. No autograd.
     """
     n1, g = L.shape[-1], of_mean.unsqueeze(-2)
     W = solve_factor(L, A, transposed=True)
@@ -39,11 +40,6 @@ def block_gradient(L: Tensor, A: Tensor, v: Tensor, of_mean: Tensor, of_reductio
     _lower_product(W, doubled.mT, out=G[..., :n1]).addcmul_(W @ g.mT, alpha.mT, value=-1)
     torch.addcmul(doubled, alpha, g, out=G[..., n1:])
     return G
-
-
-def trace(matrix: Tensor) -> Tensor:
-    """Sum of the diagonal of each matrix in a batch, ``(...)``."""
-    return matrix.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
 
 
 def _lower_product(W: Tensor, B: Tensor, *, out: Tensor) -> Tensor:
@@ -84,11 +80,11 @@ class _Condition(Function):
     ) -> tuple[Tensor | None, ...]:
         L, A, v = cast("tuple[Tensor, ...]", ctx.saved_tensors)
         G = block_gradient(L, A, v, *gradients)
-        return G, None, trace(G[..., : L.shape[-1]]), None
+        return G, None, G.diagonal(dim1=-2, dim2=-1).sum(dim=-1), None
 
 
 def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -> Marginals:
-    """Latent marginals on held-out rows given noisy targets on the observed ones, from the block of any kernel.
+    """Latent marginals ``(..., n2)`` of held-out rows given noisy targets of the observed ones, with any kernel.
 
     One Cholesky factorisation and one triangular solve; the gradient takes one more solve and one product.
 
@@ -98,9 +94,6 @@ def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -
         y1: Observed targets, ``(..., n1)``; no gradient flows to them.
         noise: Noise variances, ``(...)``.
         name: What the matrix K₁₁ + σ²I is, for numerical errors.
-
-    Returns:
-        Marginals without noise, ``(..., n2)``.
 
     Example:
         >>> one = torch.ones(1, dtype=torch.float64)
@@ -137,20 +130,14 @@ class _EvidenceTerms(Function):
         alpha = torch.linalg.solve_triangular(L.mT, v, upper=True)
         grad_C = Solver(L).inverse() * (0.5 * h)[..., None, None]
         grad_C.addcmul_((-0.5 * g)[..., None, None] * alpha, alpha.mT)
-        return grad_C, g.unsqueeze(-1) * alpha.squeeze(-1), trace(grad_C), None
+        grad_noise = grad_C.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        return grad_C, g.unsqueeze(-1) * alpha.squeeze(-1), grad_noise, None
 
 
 def evidence_terms(K: Tensor, y: Tensor, noise: Tensor, *, name: str) -> tuple[Tensor, Tensor]:
     """Data fit ½ yᵀC⁻¹y and complexity ½ log |C| + ½ n log 2π: their sum is −log N(y; 0, C), C = K + σ²I.
 
-    Args:
-        K: Kernel over all rows, ``(..., n, n)``.
-        y: Targets, ``(..., n)``.
-        noise: Noise variances, ``(...)``.
-        name: What C is, for numerical errors.
-
-    Returns:
-        Two tensors of the batch's shape.
+    Shapes: K ``(..., n, n)``, y ``(..., n)``, noise ``(...)``; ``name`` is for numerical errors.
 
     Example:
         >>> fit, complexity = evidence_terms(torch.zeros(1, 1), torch.zeros(1), torch.tensor(1.0), name="an example")

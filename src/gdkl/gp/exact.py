@@ -19,15 +19,7 @@ class Split(NamedTuple):
 
 
 def take_rows(rows: Tensor, index: Tensor) -> Tensor:
-    """Pick rows for each member: ``rows[m, index[m]]``.
-
-    Args:
-        rows: ``(members, n, ...)``.
-        index: ``(members, k)``.
-
-    Returns:
-        ``(members, k, ...)``.
-    """
+    """Pick rows of each member, ``rows[m, index[m]]``: from ``(members, n, ...)`` by ``(members, k)``."""
     if len(rows) == 1:
         return rows[0].index_select(0, index[0]).unsqueeze(0)
     member = torch.arange(rows.shape[0], device=rows.device).unsqueeze(-1)
@@ -35,15 +27,7 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
 
 
 def take_targets(targets: Tensor, index: Tensor) -> Tensor:
-    """Pick targets for each member: ``targets[m, :, index[m]]``.
-
-    Args:
-        targets: ``(members, outputs, n)``.
-        index: ``(..., members, k)``.
-
-    Returns:
-        ``(..., members, outputs, k)``.
-    """
+    """Pick targets of each member: from ``(members, outputs, n)`` by ``(..., members, k)``."""
     if len(targets) == 1 and index.shape[:-1] == (1,):
         return targets[0].index_select(-1, index[0]).unsqueeze(0)
     index = index.unsqueeze(-2)

@@ -27,15 +27,7 @@ _APART = 1e-2
 
 @torch.no_grad()
 def cluster_centres(features: Tensor, count: int, seed: int) -> Tensor:
-    """Centres of k-means over each member's features.
-
-    Args:
-        features: ``(members, n, p)``.
-        count: Number of centres, at most n.
-        seed: Of the first centres.
-
-    Returns:
-        ``(members, count, p)`` in the features' precision.
+    """Centres of k-means over each member's features: from ``(members, n, p)`` to ``(members, count, p)``.
 
     Raises:
         DataError: If there are more centres than rows.

@@ -22,10 +22,7 @@ _START = math.log(2)
 
 
 class KernelFunction(Protocol):
-    """A covariance function over batches of rows.
-
-    Rows have shape ``(..., n, d)``; results broadcast over the leading dimensions.
-    """
+    """A covariance function over batches of rows ``(..., n, d)``; results broadcast over the leading dimensions."""
 
     def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Covariances between two sets of rows, shape ``(..., n1, n2)``."""
@@ -45,7 +42,7 @@ def rbf_kernel(batch_shape: tuple[int, ...] = (), ard_num_dims: int | None = Non
 
     Args:
         batch_shape: One independent kernel per entry, ``(members, outputs)`` in training.
-        ard_num_dims: Number of features for a lengthscale each; None for one shared lengthscale.
+        ard_num_dims: Number of features for a lengthscale each; None for a shared one.
 
     Example:
         >>> rbf_kernel((1, 2)).base_kernel.lengthscale.shape
@@ -100,11 +97,9 @@ def _is_scaled_rbf(kernel: Any) -> bool:
 class GPyTorchKernel(nn.Module):
     """Any GPyTorch kernel as a `KernelFunction`.
 
-    A scaled RBF, the default, is computed here from squared distances: GPyTorch's own path builds lazy
-    operators, and in float32 its diagonal drifts from the output scale. Everything else goes through GPyTorch.
-
-    Args:
-        kernel: The kernel; its batch shape broadcasts with the leading dimensions of the rows.
+    A scaled RBF, the default, is computed by `gdkl.gp.rbf`: GPyTorch's own path builds lazy operators, and in float32
+    its diagonal drifts from the output scale. Everything else goes through GPyTorch. The kernel's batch shape
+    broadcasts with the leading dimensions of the rows.
 
     Example:
         >>> k = GPyTorchKernel(rbf_kernel())
@@ -126,34 +121,26 @@ class GPyTorchKernel(nn.Module):
         return self._evaluate(x, None)
 
     def split_posterior(self, x: Tensor, y1: Tensor, noise: Tensor, *, name: str) -> Marginals:
-        """Latent marginals on the later rows of ``x`` given noisy targets on the first, shape ``(..., n2)``.
+        """Latent marginals on the later rows of ``x`` given noisy targets on the first, ``(..., n2)``.
 
         Args:
-            x: Rows, the observed ones first, shape ``(..., n1 + n2, d)``.
-            y1: Observed targets, shape ``(..., n1)``.
-            noise: Noise variances, shape ``(...)``.
+            x: Rows, the observed ones first, ``(..., n1 + n2, d)``.
+            y1: Observed targets, ``(..., n1)``.
+            noise: Noise variances, ``(...)``.
             name: What the observed rows' matrix is, for numerical errors.
         """
-        n1 = y1.shape[-1]
-        parts = self._one_lengthscale()
-        if parts is not None:
-            scale, lengthscale = parts
-            return rbf_split_posterior(x, y1, lengthscale, scale, noise, name=name)
-        return condition(self.leading(x, n1), self.diagonal(x[..., n1:, :]), y1, noise, name=name)
+        n1, parts = y1.shape[-1], self.scaled_rbf()
+        if parts is None or parts[1].shape[-1] > 1:
+            return condition(self.leading(x, n1), self.diagonal(x[..., n1:, :]), y1, noise, name=name)
+        scale, lengthscale = parts
+        return rbf_split_posterior(x, y1, lengthscale, scale, noise, name=name)
 
     def split_posteriors(
         self, xs: Sequence[Tensor], y1s: Sequence[Tensor], noise: Tensor, *, name: str
     ) -> list[Marginals]:
-        """`split_posterior` of several sets of rows: one batch where they are alike and the kernel is the default.
-
-        Args:
-            xs: Rows of each set, shape ``(members, 1, n1 + n2, d)``.
-            y1s: Observed targets of each, shape ``(members, outputs, n1)``.
-            noise: Noise variances, shape ``(members, outputs)``.
-            name: What the observed rows' matrix is, for numerical errors.
-        """
-        parts = self._one_lengthscale()
-        if parts is None or len({y1.shape for y1 in y1s}) > 1:
+        """`split_posterior` of several sets of rows: one batch where they are alike and the kernel is the default."""
+        parts = self.scaled_rbf()
+        if parts is None or parts[1].shape[-1] > 1 or len({y1.shape for y1 in y1s}) > 1:
             return [self.split_posterior(x, y1, noise, name=name) for x, y1 in zip(xs, y1s, strict=True)]
         scale, lengthscale, noise = (torch.cat([value] * len(xs)) for value in (*parts, noise))
         q = rbf_split_posterior(torch.cat(list(xs)), torch.cat(list(y1s)), lengthscale, scale, noise, name=name)
@@ -187,11 +174,6 @@ class GPyTorchKernel(nn.Module):
     def _lazy(self, x1: Tensor, x2: Tensor, **options: Any) -> Tensor:
         return cast("Callable[..., Tensor]", self.kernel)(x1, x2, **options)
 
-    def _one_lengthscale(self) -> tuple[Tensor, Tensor] | None:
-        """`scaled_rbf` if the lengthscale is the same for all columns."""
-        parts = self.scaled_rbf()
-        return None if parts is None or parts[1].shape[-1] > 1 else parts
-
     def scaled_rbf(self) -> tuple[Tensor, Tensor] | None:
         """Output scale ``(...)`` and lengthscale ``(..., 1, 1 or d)`` if the kernel is the default, else None."""
         if not self._is_scaled_rbf:
@@ -201,12 +183,7 @@ class GPyTorchKernel(nn.Module):
 
 
 class ScaledKernel:
-    """A kernel function times a constant for each batch entry, with gradients for neither.
-
-    Args:
-        kernel: The kernel to scale.
-        scale: Factors, shape ``(...,)``, broadcast with the leading dimensions of the kernel's results.
-    """
+    """A kernel function times a factor for each batch entry, ``(...)``; without gradients."""
 
     def __init__(self, kernel: KernelFunction, scale: Tensor):
         self.kernel = kernel

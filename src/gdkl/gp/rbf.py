@@ -44,14 +44,9 @@ def _symmetric(matrix: Tensor) -> Tensor:
 
 
 def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
-    """Squared Euclidean distances between rows, zero on the diagonal of a set with itself. No gradients.
+    """Squared Euclidean distances ``(..., n1, n2)`` between rows, or between those of a set with itself. No gradients.
 
-    Args:
-        x1: Rows, ``(..., n1, d)``.
-        x2: Rows, ``(..., n2, d)``; None for ``x1`` itself.
-
-    Returns:
-        Distances ``(..., n1, n2)``, exactly symmetric for a set with itself.
+    Of a set with itself they are exactly symmetric, with zeros on the diagonal.
 
     Example:
         >>> squared_distances(torch.tensor([[0.0], [3.0]]))
@@ -85,7 +80,7 @@ class RBFBlock(NamedTuple):
 def rbf_block(
     x: Tensor, first: int | Tensor, lengthscale: Tensor, scale: Tensor, *, symmetric: bool = False
 ) -> RBFBlock:
-    """The kernel of some rows with all rows. No gradients.
+    """The kernel of some rows with all rows; its diagonal is exactly ``scale`` where b are rows of x. No gradients.
 
     Args:
         x: Rows a, ``(..., n, d)``.
@@ -94,9 +89,6 @@ def rbf_block(
         lengthscale: ``(..., 1, 1)``.
         scale: ``(...)``.
         symmetric: Whether b are all rows of x and the result is to be exactly symmetric.
-
-    Returns:
-        The block; its diagonal is exactly ``scale`` where b are rows of x.
 
     Example:
         >>> rbf_block(torch.tensor([[0.0], [2.0]]), 1, torch.ones(1, 1), torch.tensor(3.0)).K.round(decimals=4)
@@ -119,17 +111,8 @@ def rbf_block(
     return RBFBlock(_symmetric(K) if symmetric else K, b, rows)
 
 
-class RBFGradient(NamedTuple):
-    """Gradients of a block by the rows b, the rows a, the lengthscale and the scale, each for every batch entry."""
-
-    first: Tensor
-    rows: Tensor
-    lengthscale: Tensor
-    scale: Tensor
-
-
-def rbf_gradient(block: RBFBlock, P: Tensor, lengthscale: Tensor, scale: Tensor) -> RBFGradient:
-    """From P = G∘K, G the gradient by a block, to the gradients by what the block was made of. No autograd.
+def rbf_gradient(block: RBFBlock, P: Tensor, lengthscale: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """From P = G∘K, G the gradient by a block, to those by rows b, rows a, lengthscale and scale. No autograd.
 
     ∂/∂s = ΣP / s and ∂/∂S = P / ℓ². As S is a quadratic form, twice ΣP∘S is the inner product of its derivative with
     the rows: S itself need not be kept.
@@ -146,7 +129,7 @@ def rbf_gradient(block: RBFBlock, P: Tensor, lengthscale: Tensor, scale: Tensor)
         (pull * own[..., :-2]).sum(dim=(-2, -1), keepdim=True) for pull, own in zip(pulls, block[1:], strict=True)
     )
     of_first, of_rows = (pull.mul_(lengthscale.pow(-2)) for pull in pulls)
-    return RBFGradient(of_first, of_rows, -twice_PS / lengthscale**3, to_first[..., -1].sum(dim=-1) / scale)
+    return of_first, of_rows, -twice_PS / lengthscale**3, to_first[..., -1].sum(dim=-1) / scale
 
 
 def sum_to(value: Tensor, shape: torch.Size) -> Tensor:
@@ -174,27 +157,20 @@ class _RBF(Function):
     ) -> tuple[Tensor | None, ...]:
         *block, lengthscale, scale = cast("tuple[Tensor, ...]", ctx.saved_tensors)
         of = rbf_gradient(RBFBlock(*block), gradients[0] * block[0], lengthscale, scale)
+        of_first, of_x, of_lengthscale, of_scale = of
         x_shape, others_shape = ctx.shapes
-        of_others = None
         if others_shape is None:
-            of.rows[..., : of.first.shape[-2], :] += of.first
-        else:
-            of_others = sum_to(of.first, others_shape)
-        of_kernel = sum_to(of.lengthscale, lengthscale.shape), sum_to(of.scale, scale.shape)
-        return sum_to(of.rows, x_shape), of_others, *of_kernel, None, None
+            of_x[..., : of_first.shape[-2], :] += of_first
+        of_others = None if others_shape is None else sum_to(of_first, others_shape)
+        of_kernel = sum_to(of_lengthscale, lengthscale.shape), sum_to(of_scale, scale.shape)
+        return sum_to(of_x, x_shape), of_others, *of_kernel, None, None
 
 
 def scaled_rbf(x1: Tensor, x2: Tensor | None, lengthscale: Tensor, scale: Tensor) -> Tensor:
-    """Kernel s·exp(−|a − b|² / 2ℓ²) between rows.
+    """Kernel s·exp(−|a − b|² / 2ℓ²) between rows, ``(..., n1, n2)``, or of a set with itself where x2 is None.
 
-    Args:
-        x1: Rows, ``(..., n1, d)``.
-        x2: Rows, ``(..., n2, d)``; None for ``x1`` itself.
-        lengthscale: ``(..., 1, 1)``, or ``(..., 1, d)`` for one per column.
-        scale: ``(...)``.
-
-    Returns:
-        Covariances ``(..., n1, n2)``; of a set with itself exactly symmetric, with the diagonal exactly ``scale``.
+    The lengthscale is ``(..., 1, 1)``, or ``(..., 1, d)`` for one per column, the scale ``(...)``. Of a set with itself
+    the kernel is exactly symmetric, with the diagonal exactly ``scale``.
 
     Example:
         >>> scaled_rbf(torch.zeros(2, 1), None, torch.ones(1, 1), torch.tensor(4.0))

@@ -26,22 +26,6 @@ class Marginals(NamedTuple):
     variance: Tensor
 
 
-class Projection(NamedTuple):
-    """A posterior before its prior is known: means Aᵀv and reductions ΣA² of the variances, ``(..., m)``, with A and v.
-
-    Attributes:
-        mean: Posterior means.
-        reduction: What the posterior variances are below the prior ones.
-        A: L⁻¹K₁₂, ``(..., n, m)``.
-        v: L⁻¹y as columns: one of each output's own, or all outputs beside each other for a shared factor.
-    """
-
-    mean: Tensor
-    reduction: Tensor
-    A: Tensor
-    v: Tensor
-
-
 def floor_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     """Keep a posterior variance above the rounding error of its prior: its logarithm is taken next."""
     return torch.maximum(variance, RELATIVE_VARIANCE_FLOOR * prior_variance)
@@ -101,15 +85,14 @@ class Solver:
         """C⁻¹."""
         return torch.cholesky_inverse(self.L)
 
-    def project(self, K12: Tensor, y: Tensor) -> Projection:
-        """Means and reductions at new rows with covariances ``(..., n, m)`` with the observed ones."""
-        A = self.whiten(K12)
-        reduction = A.square().sum(dim=-2)
-        if self._serves_several(y):
-            v = self.whiten(y.mT.unsqueeze(-3))
-            return Projection((v.mT @ A).squeeze(-3), reduction, A, v)
-        v = self.whiten(y.unsqueeze(-1))
-        return Projection((v.mT @ A).squeeze(-2), reduction, A, v)
+    def project(self, K12: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Posterior means Aᵀv at m new rows, what their variances are below the prior ones, ΣA², and A and v.
+
+        A = L⁻¹K₁₂ is ``(..., n, m)``; v = L⁻¹y has one column per output, or all beside each other for a shared factor.
+        """
+        several = self._serves_several(y)
+        A, v = self.whiten(K12), self.whiten(y.mT.unsqueeze(-3) if several else y.unsqueeze(-1))
+        return (v.mT @ A).squeeze(-3 if several else -2), A.square().sum(dim=-2), A, v
 
     def marginals(self, K12: Tensor, k22: Tensor, y: Tensor) -> Marginals:
         """Latent marginals at new rows, without noise.

@@ -34,10 +34,10 @@ class SparsePosterior:
 
     Args:
         kernel: Kernel function over features.
-        features: Inducing locations, shape ``(members, m, p)``.
-        noise: Noise variances, shape ``(members, outputs)``.
-        weights: α, shape ``(members, outputs, m)``.
-        reduction: C, shape ``(members, outputs, m, m)``.
+        features: Inducing locations, ``(members, m, p)``.
+        noise: Noise variances, ``(members, outputs)``.
+        weights: α, ``(members, outputs, m)``.
+        reduction: C, ``(members, outputs, m, m)``.
     """
 
     def __init__(self, kernel: KernelFunction, features: Tensor, noise: Tensor, weights: Tensor, reduction: Tensor):
@@ -129,13 +129,8 @@ class InducingPoints(nn.Module):
     def set_optimal(self, kernel: GPyTorchKernel, features: Tensor, targets: Tensor, noise: Tensor) -> None:
         """The q(v) that maximises the evidence bound of Gaussian targets, in closed form (Titsias, 2009).
 
-        With A = L⁻¹K_zx and Λ = I + AAᵀ/σ² it is N(Λ⁻¹Ay/σ², Λ⁻¹).
-
-        Args:
-            kernel: Kernel over features.
-            features: Of the training rows, ``(members, n, p)``.
-            targets: ``(members, outputs, n)``.
-            noise: ``(members, outputs)``.
+        With A = L⁻¹K_zx and Λ = I + AAᵀ/σ² it is N(Λ⁻¹Ay/σ², Λ⁻¹). Shapes: features ``(members, n, p)``, targets
+        ``(members, outputs, n)``, noise ``(members, outputs)``.
         """
         inverse = inverse_factor(kernel, self.locations)
         A = inverse @ kernel.cross(features.unsqueeze(-3), self.locations.unsqueeze(-3)).mT

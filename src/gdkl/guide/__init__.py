@@ -4,8 +4,7 @@ from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.fit import fit_class_guide, fit_guide, fixed_class_guide, subset_size
 from gdkl.guide.grams import GramSource, PrecomputedGram
 from gdkl.guide.guide import Guide
-from gdkl.guide.images import image_kernel_function, takes_images
-from gdkl.guide.kernels import GuideKernel, as_kernel_function
+from gdkl.guide.kernels import GuideKernel, as_kernel_function, image_kernel_function, takes_images
 from gdkl.guide.search import Trial, image_guides, search_guides, table_guides
 
 __all__ = [

@@ -51,9 +51,6 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
         targets: ``(members, outputs, n)``.
         noise_floor: Smallest noise variance allowed.
 
-    Returns:
-        Scales, noises and log evidence.
-
     Example:
         >>> gram = torch.eye(4, dtype=torch.float64).expand(1, 4, 4)
         >>> fit = fit_by_evidence(gram, torch.ones(1, 1, 4, dtype=torch.float64), noise_floor=1e-4)
@@ -102,14 +99,7 @@ def _bottoms(values: Tensor) -> Tensor:
 
 
 def _profile(log_ratio: Tensor, eigenvalues: Tensor, z_squared: Tensor, noise_floor: float) -> tuple[Tensor, Tensor]:
-    """Negative log evidence per row at the best scale for each ratio, and that scale.
-
-    Args:
-        log_ratio: ``(..., members, outputs)``.
-        eigenvalues: ``(members, 1, n)``.
-        z_squared: ``(members, outputs, n)``.
-        noise_floor: Smallest noise variance allowed.
-    """
+    """Negative log evidence per row at the best scale for each ratio ``(..., members, outputs)``, and that scale."""
     ratio = log_ratio.exp()
     shifted = eigenvalues + ratio.unsqueeze(-1)
     fit = (z_squared / shifted).mean(dim=-1)

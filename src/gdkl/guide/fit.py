@@ -8,8 +8,6 @@ decide how much of the labels' own variances a prediction carries. docs/method.m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -28,7 +26,7 @@ from gdkl.gp import (
     take_targets,
 )
 from gdkl.guide.evidence import fit_by_evidence
-from gdkl.guide.grams import checked_normaliser, normalised_gram, require_gram_memory
+from gdkl.guide.grams import checked_normaliser, normalised_gram
 from gdkl.guide.guide import MATRIX_NAME, Guide
 from gdkl.numerics import limit_threads
 
@@ -69,9 +67,8 @@ def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_fl
         targets: Training targets, ``(members, outputs, n)``.
         noise_floor: Smallest noise variance allowed.
     """
-    require_gram_memory(rows, 4, targets.dtype)
     with limit_threads(rows.shape[1]):
-        gram, normaliser = normalised_gram(kernel, rows.to(targets.dtype), targets.dtype)
+        gram, normaliser = normalised_gram(kernel, rows.to(targets.dtype), targets.dtype, copies=4)
         fit = fit_by_evidence(gram, targets, noise_floor)
     return Guide(kernel, normaliser, fit.scale, fit.noise, gram, targets, fit.log_evidence, fit.scale)
 
@@ -96,7 +93,7 @@ def fixed_class_guide(
         scale: Output scale over the normalised Gram.
         likelihood: How labels become targets.
         noise: Noise variance beside that of the labels.
-        label_noise: As for `Guide.for_batches`.
+        label_noise: See `Guide.for_batches`.
     """
     normaliser = checked_normaliser(kernel.diagonal(rows).double()[None])
     own, fixed = (torch.full_like(normaliser, value)[:, None] for value in (scale, noise))
@@ -129,8 +126,7 @@ def fit_class_guide(
         seed: Of the random halvings.
         dtype: Precision of the algebra.
     """
-    require_gram_memory(rows, 6, dtype)
-    gram, normaliser = normalised_gram(kernel, rows, dtype)
+    gram, normaliser = normalised_gram(kernel, rows, dtype, copies=6)
     targets = label_targets(labels, n_classes, likelihood, dtype)
     noise, scales, factors = torch.full_like(normaliser, NOISE_START), torch.tensor(_SCALES).to(gram), _NOISE_FACTORS
     grid = scales.expand(len(rows), -1)
@@ -140,21 +136,18 @@ def fit_class_guide(
         own, noise = (value.log().mean(dim=-1).exp() for value in (fit.scale, fit.noise))
         grid, factors = own.unsqueeze(-1), (1.0,)
     trials = [
-        try_scales(
-            gram, targets.with_noise_factor(torch.full_like(noise, factor)), labels, likelihood, grid, noise, seed
-        )
+        try_scales(gram, LabelTargets(targets.values, factor * targets.noise), labels, likelihood, grid, noise, seed)
         for factor in factors
     ]
     # (factors, members): the best scale for each factor, and what it reaches.
-    best = torch.stack([trial.log_likelihood.argmax(dim=-1) for trial in trials]).unsqueeze(-1)
-    own, score, accuracy = (
-        torch.stack(list(values)).gather(-1, best).squeeze(-1)
-        for values in zip(*((grid, trial.log_likelihood, trial.accuracy) for trial in trials), strict=True)
-    )
+    log_likelihoods, accuracies = (torch.stack(values) for values in zip(*trials, strict=True))
+    best = log_likelihoods.argmax(dim=-1, keepdim=True)
+    tried = grid.expand_as(log_likelihoods), log_likelihoods, accuracies
+    own, score, accuracy = (values.gather(-1, best).squeeze(-1) for values in tried)
     whole = own[0].unsqueeze(-1)
     chosen = torch.where(score.amax(dim=0) > (1 - _CLEARLY) * score[0], score.argmax(dim=0), 0)[None]
     own, score, accuracy = (values.gather(0, chosen).mT for values in (own, score, accuracy))
-    curve = zip(grid.mean(dim=0).tolist(), trials[0].log_likelihood.mean(dim=0).tolist(), strict=True)
+    curve = zip(grid.mean(dim=0).tolist(), log_likelihoods[0].mean(dim=0).tolist(), strict=True)
     return Guide(
         kernel,
         normaliser,
@@ -173,14 +166,6 @@ def fit_class_guide(
     )
 
 
-@dataclass(frozen=True)
-class ScaleTrial:
-    """Scores of the guide alone on held-out labels, by output scale; each ``(members, scales)``."""
-
-    log_likelihood: Tensor
-    accuracy: Tensor
-
-
 @torch.no_grad()
 def try_scales(
     gram: Tensor,
@@ -190,17 +175,10 @@ def try_scales(
     scales: Tensor,
     noise: Tensor,
     seed: int,
-) -> ScaleTrial:
-    """Log probability and accuracy on held-out halves, as the guide would predict: with the labels' own variances.
+) -> tuple[Tensor, Tensor]:
+    """Log probability and accuracy on held-out halves of the guide alone, with the labels' own variances.
 
-    Args:
-        gram: Normalised, ``(members, n, n)``.
-        targets: ``(members, classes, n)`` each.
-        labels: ``(members, n)``.
-        likelihood: How labels became targets.
-        scales: Output scales to try, ``(members, scales)``.
-        noise: ``(members,)``.
-        seed: Of the halvings.
+    Both are ``(members, scales)``, as are the output scales to try; the noise is ``(members,)``.
     """
     base = base_samples(_SAMPLES, targets.values.shape[-2], seed).to(gram)
     generator = torch.Generator().manual_seed(seed)
@@ -219,7 +197,8 @@ def try_scales(
             log_probs = class_log_probs(Marginals(mean, scale * variance), likelihood, noise[:, None], base)
             scores[0, :, index] += log_probs.gather(-2, y2.unsqueeze(-2)).mean(dim=(-2, -1))
             scores[1, :, index] += (log_probs.argmax(dim=-2) == y2).to(gram).mean(dim=-1)
-    return ScaleTrial(*(scores / _SPLITS))
+    log_likelihood, accuracy = scores / _SPLITS
+    return log_likelihood, accuracy
 
 
 def _halves(labels: Tensor, generator: torch.Generator) -> Split:

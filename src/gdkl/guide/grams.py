@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import KernelFunction
-from gdkl.infinite import unchecked
 from gdkl.numerics import DataError, OptionError, require_memory, tensor_bytes
 
 
@@ -22,23 +20,10 @@ class GramSource(Protocol):
         ...
 
 
-class OnlineGram:
-    """The kernel of the rows as they are in the batch: nothing is stored, and augmentation stays exact."""
-
-    def __init__(self, kernel: KernelFunction):
-        self.kernel = kernel
-
-    def gram(self, rows: Tensor, index: Tensor | None) -> Tensor:
-        """Evaluate the kernel; on a GPU without a look at the values, which every step would have to wait for."""
-        with unchecked() if rows.is_cuda else nullcontext():
-            return self.kernel.gram(rows)
-
-
 class PrecomputedGram:
-    """Covariances picked from the Gram matrix of all training rows.
+    """Covariances picked from the Gram matrix ``(n, n)`` of all training rows.
 
-    Args:
-        matrix: ``(n, n)``: a tensor, an array, or a memory-mapped one, of which only what a batch needs is read.
+    It is a tensor, an array, or a memory-mapped one, of which only what a batch needs is read.
 
     Example:
         >>> source = PrecomputedGram(np.arange(9.0).reshape(3, 3))
@@ -65,8 +50,11 @@ class PrecomputedGram:
         return torch.as_tensor(lines[np.ix_(back, back)], device=rows.device)
 
 
-def require_gram_memory(rows: Tensor, copies: int, dtype: torch.dtype) -> None:
-    """Refuse rows ``(members, n, d)`` whose Gram matrices do not fit into memory several times."""
+def normalised_gram(kernel: KernelFunction, rows: Tensor, dtype: torch.dtype, copies: int) -> tuple[Tensor, Tensor]:
+    """Gram matrix of rows ``(members, n, d)`` divided by its mean diagonal, and that diagonal, ``(members,)``.
+
+    A deep infinite network has entries near 1e10. What does not fit into memory so many times is refused.
+    """
     members, n = rows.shape[:2]
     require_memory(
         copies * members * tensor_bytes(n, n, dtype=dtype),
@@ -74,13 +62,6 @@ def require_gram_memory(rows: Tensor, copies: int, dtype: torch.dtype) -> None:
         remedy="Train on fewer rows.",
         device=rows.device,
     )
-
-
-def normalised_gram(kernel: KernelFunction, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Gram matrix of rows ``(members, n, d)`` divided by its mean diagonal, and that diagonal, ``(members,)``.
-
-    A deep infinite network has entries near 1e10.
-    """
     gram = kernel.gram(rows).to(dtype)
     normaliser = checked_normaliser(gram.diagonal(dim1=-2, dim2=-1))
     gram /= normaliser[..., None, None]

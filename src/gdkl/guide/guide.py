@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -18,15 +19,19 @@ from gdkl.gp import (
     ScaledKernel,
     Solver,
     Split,
+    floor_variance,
     label_targets,
-    leave_one_out,
-    members_apart,
 )
 from gdkl.guide.context import context_size, two_contexts
-from gdkl.guide.grams import GramSource, OnlineGram, require_gram_memory
+from gdkl.guide.grams import GramSource, normalised_gram
+from gdkl.infinite import unchecked
 from gdkl.numerics import DataError, OptionError, chunk_slices, require_memory, rows_per_chunk, tensor_bytes, thread_map
 
 MATRIX_NAME = "the guide's kernel matrix"
+
+#: From this many observed rows on, splits are computed one by one on a CPU: the matrices of one stay in the cache from
+#: one operation to the next, and threads can share them. Below it calls cost more than arithmetic.
+_ROWS_APART = 64
 
 
 @dataclass(frozen=True)
@@ -96,14 +101,12 @@ class Guide:
         Returns:
             Means and variances, ``(..., members, outputs, n2)``.
         """
-        p = self._posterior(split)
-        if not self.symmetric_splits:
-            return p
-        back = self._posterior(Split(split.held_out, split.observed))
-        return Marginals(*(torch.cat(values, dim=-1) for values in zip(p, back, strict=True)))
+        ways = [split, Split(split.held_out, split.observed)] if self.symmetric_splits else [split]
+        found = [self._one_way(way) for way in ways]
+        return Marginals(*(torch.cat(values, dim=-1) for values in zip(*found, strict=True)))
 
-    def _posterior(self, split: Split) -> Marginals:
-        shape = split.observed.shape[:-1]
+    def _one_way(self, split: Split) -> Marginals:
+        """Marginals on the held-out rows alone."""
         observed, held_out = (index.flatten(0, -2) for index in split)
         member = torch.arange(len(observed), device=observed.device) % len(self.gram)
 
@@ -111,9 +114,11 @@ class Guide:
             chosen = Split(observed[part], held_out[part])
             return self._split_marginals(self.gram, self.targets, chosen, member[part])
 
-        if not members_apart(self.gram, observed.shape[-1]):
-            return Marginals(*(value.unflatten(0, shape) for value in some(slice(None))))
-        parts = thread_map(len(observed), lambda index: some(slice(index, index + 1)))
+        if self.gram.device.type == "cpu" and observed.shape[-1] >= _ROWS_APART:
+            parts = thread_map(len(observed), lambda index: some(slice(index, index + 1)))
+        else:
+            parts = [some(slice(None))]
+        shape = split.observed.shape[:-1]
         return Marginals(*(torch.cat(values).unflatten(0, shape) for values in zip(*parts, strict=True)))
 
     def bytes_per_split(self) -> int:
@@ -141,7 +146,7 @@ class Guide:
             split: Indices ``(k, n1)`` and ``(k, n2)``.
             member: Whose rows each split is of, ``(k,)``.
             label_noise: Variances of the targets beside the guide's noise, of their shape.
-            checked: As for `Solver.of`.
+            checked: See `Solver.of`.
         """
         n1, order = split.observed.shape[-1], torch.cat(split, dim=-1)
         # Whole rows first, then columns: twice as fast as entry by entry.
@@ -164,13 +169,9 @@ class Guide:
 
     @torch.no_grad()
     def with_rows(self, rows: Tensor) -> Guide:
-        """The same guide with further rows that splits may hold out, though they have no targets.
-
-        Args:
-            rows: The training rows and after them the further ones, ``(members, n + more, d)``.
-        """
-        require_gram_memory(rows, 4, self.gram.dtype)
-        return replace(self, gram=self.kernel.gram(rows).to(self.gram) / self.normaliser[..., None, None])
+        """The same guide with further rows behind the training rows, which splits may hold out without targets."""
+        gram, normaliser = normalised_gram(self.kernel, rows, self.gram.dtype, copies=4)
+        return replace(self, gram=gram * (normaliser / self.normaliser)[..., None, None])
 
     @torch.no_grad()
     def left_out_errors(self, groups: Tensor | None = None) -> Tensor:
@@ -187,7 +188,9 @@ class Guide:
     def left_out(self) -> LeftOut:
         """What the guide alone, at its own best scale, predicts for each training row from the others' labels."""
         noise = self.noise.expand(self.targets.shape[:-1])
-        return leave_one_out(self._alone().L, LabelTargets(self.targets, self._own_label_noise()), noise)
+        mean, with_noise = self._alone().left_out(self.targets)
+        variance = with_noise - self._own_label_noise() - noise.unsqueeze(-1)
+        return LeftOut(Marginals(mean, floor_variance(variance, with_noise)), noise, self.targets.argmax(dim=-2))
 
     def predictor(self, rows: Tensor) -> ExactPosterior:
         """The guide as a model of its own, at its own best scale, conditioned on all rows ``(members, n, d)``."""
@@ -261,8 +264,7 @@ class Guide:
         if b < 2 or b % 2:
             raise DataError(f"a batch is split into two equal halves: it needs an even number of rows; got {b}.")
         values, own = self.read_targets(targets, dtype)
-        source = OnlineGram(self.kernel) if self.source is None else self.source
-        gram = source.gram(rows, index).to(values) / self.normaliser.to(values)
+        gram = self._batch_gram(rows, index).to(values) / self.normaliser.to(values)
         halves = torch.arange(b, device=gram.device).unflatten(0, (2, -1))
         # The first half is held out first.
         p = self._split_marginals(
@@ -274,6 +276,13 @@ class Guide:
             checked=False,
         )
         return Marginals(*(torch.cat(tuple(value), dim=-1)[None] for value in p))
+
+    def _batch_gram(self, rows: Tensor, index: Tensor | None) -> Tensor:
+        if self.source is not None:
+            return self.source.gram(rows, index)
+        # On a GPU without a look at the values, which every step would have to wait for.
+        with unchecked() if rows.is_cuda else nullcontext():
+            return self.kernel.gram(rows)
 
     @torch.no_grad()
     def precompute_marginals(

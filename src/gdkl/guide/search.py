@@ -11,8 +11,7 @@ from torch import Tensor
 from gdkl import infinite
 from gdkl.gp import ClassLikelihood
 from gdkl.guide.fit import fit_class_guide
-from gdkl.guide.images import image_kernel_function
-from gdkl.guide.kernels import as_kernel_function
+from gdkl.guide.kernels import as_kernel_function, image_kernel_function
 from gdkl.infinite import InfiniteNetwork
 from gdkl.numerics import NumericsError
 
@@ -67,30 +66,27 @@ def image_guides(image_shape: tuple[int, ...], device: torch.device) -> dict[str
     if min(height, width) < 8:
         return guides
     for depth in (2, 4):
-        layers: list[InfiniteNetwork] = []
-        for _ in range(depth):
-            layers += [infinite.Conv2d(3, padding="same", weight_var=2.0, bias_var=0.1), infinite.ReLU()]
-        guides[f"conv ReLU, {depth} hidden, flat"] = infinite.Sequential(
-            *layers, infinite.Flatten(), infinite.Linear(1.0, 0.0)
-        )
+        layers = [_convolution() for _ in range(depth)]
+        flat = infinite.Sequential(*layers, infinite.Flatten(), infinite.Linear(1.0, 0.0))
+        guides[f"conv ReLU, {depth} hidden, flat"] = flat
     guides["wide ResNet, 1 block a group, weight_var 5"] = infinite.wide_resnet(blocks=1)
     if device.type == "cuda" or height * width <= _MOST_PIXELS_ON_A_CPU:
         guides["conv ReLU, 5 hidden, pooled"] = _pooled(height, width)
     return guides
 
 
+def _convolution() -> InfiniteNetwork:
+    return infinite.Sequential(infinite.Conv2d(3, padding="same", weight_var=2.0, bias_var=0.1), infinite.ReLU())
+
+
 def _pooled(height: int, width: int) -> InfiniteNetwork:
     """Conv, conv and pool while there is something to halve, and a global average at the end."""
-
-    def conv() -> list[InfiniteNetwork]:
-        return [infinite.Conv2d(3, padding="same", weight_var=2.0, bias_var=0.1), infinite.ReLU()]
-
-    layers = [*conv(), *conv()]
+    layers: list[InfiniteNetwork] = [_convolution(), _convolution()]
     for _ in range(3):
         if height % 2 or width % 2:
             break
         height, width = height // 2, width // 2
-        layers += [infinite.AvgPool2d(2), *conv()]
+        layers += [infinite.AvgPool2d(2), _convolution()]
     return infinite.Sequential(*layers, infinite.GlobalAvgPool2d(), infinite.Linear(1.0, 0.0))
 
 
@@ -108,15 +104,7 @@ def search_guides(
 ) -> list[Trial]:
     """Try each guide on the same random halvings of the same rows; the best comes first.
 
-    Args:
-        candidates: Networks by name.
-        rows: Training inputs, flat, ``(1, n, d)``.
-        labels: Class numbers, ``(1, n)``.
-        n_classes: Number of classes.
-        image_shape: Channels, height and width where the rows are images.
-        likelihood: How labels become targets.
-        seed: Of the subset and the halvings.
-        dtype: Precision of the algebra.
+    Arguments as for `fit_class_guide`, with networks by name, and the shape of images where the flat rows are images.
 
     Raises:
         NumericsError: If no candidate could be computed.
@@ -133,16 +121,8 @@ def search_guides(
         except NumericsError as error:
             failures.append(error)
             continue
-        trials.append(
-            Trial(
-                name,
-                network,
-                float(guide.score.mean()),
-                float(guide.accuracy.mean()),
-                float(guide.own_scale.mean()),
-                float(guide.label_noise_factor.mean()),
-            )
-        )
+        found = (guide.score, guide.accuracy, guide.own_scale, guide.label_noise_factor)
+        trials.append(Trial(name, network, *(float(value.mean()) for value in found)))
     if not trials:
         raise failures[0]
     return sorted(trials, key=lambda trial: -trial.log_likelihood)

@@ -1,34 +1,29 @@
 """Objectives: pure functions from two marginals and the targets to a scalar and its named terms."""
 
-from gdkl.objectives.data_terms import (
-    SOFTMAX_SAMPLES,
-    expected_log_softmax,
-    expected_negative_log_likelihood,
-    gaussian_term,
-    negative_log_predictive,
-    predictive_label_term,
-    sampled_log_likelihood,
-    softmax_term,
-)
 from gdkl.objectives.objectives import (
-    GuidedTerms,
+    SOFTMAX_SAMPLES,
     ObjectiveValue,
     SplitObjective,
     cross_entropy,
     distillation,
     evidence_bound,
+    expected_log_softmax,
+    expected_negative_log_likelihood,
     gaussian_kl,
+    gaussian_term,
     guided,
-    guided_terms,
     kl_term,
     marginal_likelihood,
+    negative_log_predictive,
     predictive,
+    predictive_label_term,
+    sampled_log_likelihood,
+    softmax_term,
     weighted_sum,
 )
 
 __all__ = [
     "SOFTMAX_SAMPLES",
-    "GuidedTerms",
     "ObjectiveValue",
     "SplitObjective",
     "cross_entropy",
@@ -39,7 +34,6 @@ __all__ = [
     "gaussian_kl",
     "gaussian_term",
     "guided",
-    "guided_terms",
     "kl_term",
     "marginal_likelihood",
     "negative_log_predictive",

@@ -1,7 +1,8 @@
 """Training objectives as pure functions of marginals and targets.
 
 Each returns a value per member, ``(members,)``, to be minimised, and its named terms for the log. Means run over
-outputs and held-out rows, the last two dimensions of everything here. q is the student, p the guide.
+outputs and held-out rows, the last two dimensions of everything here. q is the student, p the guide. What differs
+between likelihoods is the data term: what q says of the targets, a mean over rows (and outputs where they are numbers).
 """
 
 from __future__ import annotations
@@ -9,13 +10,112 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import one_hot
 
 from gdkl.gp import Marginals, evidence_terms
-from gdkl.objectives.data_terms import expected_negative_log_likelihood, negative_log_predictive
+
+_LOG_2PI = math.log(2 * math.pi)
+
+#: Latents sampled for the softmax's data term in training, as published.
+SOFTMAX_SAMPLES = 16
+
+
+def expected_negative_log_likelihood(q: Marginals, y: Tensor, noise: Tensor) -> Tensor:
+    """E_q[−log N(y; f, σ²)] = ½(log 2πσ² + ((y − μq)² + σq²) / σ²); ``noise`` broadcasts with ``y``."""
+    return 0.5 * (_LOG_2PI + torch.log(noise) + ((y - q.mean).square() + q.variance) / noise)
+
+
+def negative_log_predictive(q: Marginals, y: Tensor, noise: Tensor) -> Tensor:
+    """−log N(y; μq, σq² + σ²)."""
+    total = q.variance + noise
+    return 0.5 * (_LOG_2PI + torch.log(total) + (y - q.mean).square() / total)
+
+
+def gaussian_term(q: Marginals, y: Tensor, noise: Tensor) -> Tensor:
+    """Mean of E_q[−log N(y; f, σ²)] over outputs and rows, with a noise variance per member and output."""
+    return expected_negative_log_likelihood(q, y, noise.unsqueeze(-1)).mean(dim=(-2, -1))
+
+
+class _SampledLogSoftmax(Function):
+    """log softmax(μ + σ·ε_s)[y], averaged over s as it is or as a probability, and its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, deviation: Tensor, labels: Tensor, base: Tensor, of_mean: bool) -> Tensor:
+        f = torch.addcmul(mean, deviation, base)
+        samples, chosen = len(f), labels.unsqueeze(-2)
+        # Not the logarithm of a probability, which may be too small for it.
+        log_own = f.gather(-2, chosen.expand(samples, *chosen.shape)).squeeze(-2) - torch.logsumexp(f, dim=-2)
+        # With w_s the weight of sample s in the mean, Σ_s w_s = 1: ∂/∂f_s = w_s (1[y] − softmax(f_s)).
+        R = torch.softmax(f, dim=-2).neg_().add_(one_hot(labels, mean.shape[-2]).movedim(-1, -2))
+        if of_mean:
+            R.mul_(torch.softmax(log_own, dim=0).unsqueeze(-2))
+            value = torch.logsumexp(log_own, dim=0) - math.log(samples)
+        else:
+            R.div_(samples)
+            value = log_own.mean(dim=0)
+        ctx.save_for_backward(R.sum(dim=0), R.mul_(base).sum(dim=0))
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        grad_mean, grad_deviation = cast("tuple[Tensor, Tensor]", ctx.saved_tensors)
+        g = gradients[0].unsqueeze(-2)
+        return g * grad_mean, g * grad_deviation, None, None, None
+
+
+def sampled_log_likelihood(q: Marginals, labels: Tensor, base: Tensor) -> Tensor:
+    """Log mean_s softmax(f_s)[y] with f_s = μ + σ·ε_s: the log of the predictive probability, by Monte Carlo.
+
+    From marginals ``(members, classes, n)`` and class numbers ``(members, n)``; the base samples ε, ``(samples,
+    classes)``, are shared by all rows.
+
+    Example:
+        >>> zero = torch.zeros(1, 2, 3)
+        >>> value = sampled_log_likelihood(Marginals(zero, zero + 1), torch.zeros(1, 3).long(), torch.zeros(5, 2))
+        >>> print(round(float(value[0, 0]), 4))
+        -0.6931
+    """
+    epsilon = base.to(q.mean)[:, None, :, None]
+    return cast(Tensor, _SampledLogSoftmax.apply(q.mean, q.variance.sqrt(), labels, epsilon, True))
+
+
+def expected_log_softmax(q: Marginals, labels: Tensor, base: Tensor) -> Tensor:
+    """Mean_s log softmax(f_s)[y] with f_s = μ + σ·ε_s: the expected log-likelihood of a label, by Monte Carlo.
+
+    From marginals ``(members, classes, n)`` and class numbers ``(members, n)``. The base samples ε are ``(samples,
+    members or 1, classes, n)``: each row has its own, which makes the gradient of a batch less noisy than numbers that
+    all rows share.
+
+    Example:
+        >>> zero = torch.zeros(1, 2, 3)
+        >>> value = expected_log_softmax(Marginals(zero, zero + 1), torch.zeros(1, 3).long(), torch.zeros(5, 1, 2, 3))
+        >>> print(round(float(value[0, 0]), 4))
+        -0.6931
+    """
+    return cast(Tensor, _SampledLogSoftmax.apply(q.mean, q.variance.sqrt(), labels, base.to(q.mean), False))
+
+
+def predictive_label_term(q: Marginals, labels: Tensor, base: Tensor) -> Tensor:
+    """Mean of −log mean_s softmax(f_s)[y]; see `sampled_log_likelihood`.
+
+    Rows without a label may follow those with one: they do not count.
+    """
+    n = labels.shape[-1]
+    return -sampled_log_likelihood(Marginals(q.mean[..., :n], q.variance[..., :n]), labels, base).mean(dim=-1)
+
+
+def softmax_term(q: Marginals, labels: Tensor, base: Tensor) -> Tensor:
+    """Mean of −mean_s log softmax(f_s)[y]; see `expected_log_softmax`."""
+    return -expected_log_softmax(q, labels, base).mean(dim=-1)
 
 
 class SplitObjective(StrEnum):
@@ -68,7 +168,7 @@ def guided(
     Args:
         q: Student's latent marginals, ``(members, outputs, n2)``. The KL needs no label: rows without one count in it.
         p: Guide's, same shape or one for all members.
-        ell: The data term, ``(members,)``: one of `gdkl.objectives.data_terms`.
+        ell: The data term, ``(members,)``.
         beta: Weight of the KL term.
         **further: More terms by name, each with its weight.
 
@@ -79,46 +179,6 @@ def guided(
         0.0
     """
     return weighted_sum(ell=(ell, 1.0), kl=(kl_term(q, p), beta), **further)
-
-
-class GuidedTerms(NamedTuple):
-    """The guided objective's terms, and the gradients of ELL + β·KL by the student's means, variances and noise."""
-
-    ell: Tensor
-    kl: Tensor
-    of_mean: Tensor
-    of_variance: Tensor
-    of_noise: Tensor
-
-
-@torch.no_grad()
-def guided_terms(q: Marginals, p: Marginals, y: Tensor, noise: Tensor, beta: float) -> GuidedTerms:
-    """`guided` with Gaussian targets and its gradient, without autograd.
-
-    Args:
-        q: Student's marginals, ``(..., outputs, n2)``, or ``(n2,)`` for one output.
-        p: Guide's, same shape.
-        y: Held-out targets, same shape.
-        noise: The student's noise variance, ``(..., outputs)``, or ``()``.
-        beta: Weight of the KL term.
-
-    Example:
-        >>> one = torch.ones(3)
-        >>> terms = guided_terms(Marginals(one, one), Marginals(one, one), one, torch.tensor(2.0), beta=1.0)
-        >>> terms.kl.item(), terms.of_mean.tolist()
-        (0.0, [0.0, 0.0, 0.0])
-    """
-    over = (-2, -1) if y.dim() > 1 else (-1,)
-    entries = math.prod(y.shape[dim] for dim in over)
-    noise = noise.unsqueeze(-1)
-    ell = expected_negative_log_likelihood(q, y, noise).mean(dim=over)
-    kl = gaussian_kl(q, p).mean(dim=over)
-    by_noise, by_p = 1 / (entries * noise), (beta / entries) / p.variance
-    error = q.mean - y
-    of_mean = torch.addcmul(error * by_noise, q.mean - p.mean, by_p)
-    of_variance = (by_p - (beta / entries) / q.variance + by_noise).mul_(0.5)
-    of_noise = 0.5 * by_noise * (1 - torch.addcmul(q.variance, error, error) / noise)
-    return GuidedTerms(ell, kl, of_mean, of_variance, of_noise.sum(dim=-1))
 
 
 def distillation(q: Marginals, p: Marginals) -> ObjectiveValue:
@@ -134,11 +194,7 @@ def predictive(q: Marginals, y: Tensor, noise: Tensor) -> ObjectiveValue:
 def marginal_likelihood(K: Tensor, y: Tensor, noise: Tensor, *, name: str) -> ObjectiveValue:
     """Negative log evidence per row: −log N(y; 0, K + σ²I) / n, averaged over outputs.
 
-    Args:
-        K: Kernel over all rows, ``(members, outputs or 1, n, n)``.
-        y: Targets, ``(members, outputs, n)``.
-        noise: Noise variances, ``(members, outputs)``.
-        name: What K + σ²I is, for numerical errors.
+    Shapes: K ``(members, outputs or 1, n, n)``, y ``(members, outputs, n)``, noise ``(members, outputs)``.
     """
     data_fit, complexity = (term.mean(dim=-1) / y.shape[-1] for term in evidence_terms(K, y, noise, name=name))
     return weighted_sum(data_fit=(data_fit, 1.0), complexity=(complexity, 1.0))
@@ -157,11 +213,6 @@ def evidence_bound(ell: Tensor, kl: Tensor, rows: int, weight: float = 1.0) -> O
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> ObjectiveValue:
-    """Mean of −log softmax(logits)[y]: what a network with a softmax head is trained on.
-
-    Args:
-        logits: ``(members, classes, n)``.
-        labels: ``(members, n)``.
-    """
+    """Mean of −log softmax(logits)[y], of logits ``(members, classes, n)``: for a network with a softmax head."""
     chosen = torch.log_softmax(logits, dim=-2).gather(-2, labels.unsqueeze(-2)).squeeze(-2)
     return weighted_sum(nll=(-chosen.mean(dim=-1), 1.0))
