@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from gdkl.experiments import settings_by_method, spec_named
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -113,6 +116,27 @@ def test_walks_cross_each_room_once_and_downwards() -> None:
         names = [room for room, _ in rooms]
         assert len(names) == len(set(names)), title
         assert names == sorted(names, key=level.__getitem__), title
+
+
+def reproduce_commands() -> list[str]:
+    """Commands in the code blocks of the results, without comments."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "results").glob("*.md"))
+    found = re.findall(r"^gdkl reproduce .*$", text.replace("\\\n", " "), flags=re.MULTILINE)
+    return [command.partition("#")[0].strip() for command in found]
+
+
+def test_commands_of_the_results_are_understood() -> None:
+    commands = reproduce_commands()
+    assert len(commands) >= 10
+    for command in commands:
+        name, *options = shlex.split(command)[2:]
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        spec = spec_named(name)
+        methods = given.get("--methods", ",".join(spec.methods)).split(",")
+        assert set(methods) <= set(spec.methods), command
+        assert set(given.get("--datasets", spec.datasets[0]).split(",")) <= set(spec.datasets), command
+        changes = [value for key, value in zip(options[::2], options[1::2], strict=True) if key == "--set"]
+        settings_by_method(spec, methods, changes)
 
 
 def lines(experiment: str) -> list[dict[str, Any]]:
