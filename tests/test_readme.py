@@ -1,4 +1,4 @@
-"""The README's Python runs, in its order and as one session, and what it points to exists."""
+"""The code blocks of README, CONTRIBUTING and docs run, each page as one session, and what README points to exists."""
 
 from __future__ import annotations
 
@@ -8,78 +8,101 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 import gdkl
 from gdkl.cli import app
-from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.training import Schedule, StudentOptions, TrainingData
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, flags=re.DOTALL | re.MULTILINE)
 
 
-def test_every_python_block_runs(
+def blocks(path: str) -> list[str]:
+    """Python blocks of a page."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def run_page(path: str, count: int) -> dict[str, Any]:
+    """All blocks of a page in one session."""
+    found = blocks(path)
+    assert len(found) == count
+    session: dict[str, Any] = {}
+    for number, block in enumerate(found):
+        exec(compile(block, f"block {number} of {path}", "exec"), session)
+    return session
+
+
+def test_every_block_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(BLOCKS) >= 5
     monkeypatch.chdir(tmp_path)
-    session: dict[str, Any] = {}
-    for number, block in enumerate(BLOCKS):
-        exec(compile(block, f"README block {number}", "exec"), session)
-    assert re.search(r"\d+% of the test targets are in their 90 % interval", capsys.readouterr().out)
-    pictures, models = {"calibration.png", "training.png", "reliability.png"}, {"model.gdkl", "own.gdkl"}
-    assert {path.name for path in tmp_path.iterdir()} == pictures | models
-    model, again, own = (session[name] for name in ("model", "again", "own"))
-    assert isinstance(model, gdkl.GDKLRegressor)
-    assert (again.predict(session["X_test"]) == own.predict(session["X_test"])).all()
+    session = run_page("README.md", 3)
+    printed = capsys.readouterr().out
+    assert re.search(r"\d+% of the test targets are in their 90 % interval", printed)
+    assert re.search(r"stopped after \d+ steps; columns of the log: .*\bkl\b", printed)
+    assert {path.name for path in tmp_path.iterdir()} == {"model.gdkl"}
+    assert isinstance(session["model"], gdkl.GDKLRegressor)
 
 
-def test_every_python_block_of_the_infinite_networks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_example_fits_in_ten_lines() -> None:
+    assert len([line for line in blocks("README.md")[0].splitlines() if line.strip()]) <= 10
+
+
+def test_the_readme_is_short_and_shows_one_picture() -> None:
+    assert len(TEXT.splitlines()) <= 150
+    assert TEXT.count("![") == 1
+
+
+def test_every_block_on_infinite_networks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("botorch")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    text = (ROOT / "docs" / "infinite.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
-    session: dict[str, Any] = {}
-    for number, block in enumerate(blocks):
-        exec(compile(block, f"block {number} of infinite.md", "exec"), session)
+    session = run_page("docs/infinite.md", 4)
     assert (tmp_path / "kernel.npy").exists()
     assert session["model"].posterior(session["X"]).mean.shape == (20, 1)
 
 
-def test_the_method_that_contributing_shows_can_be_fitted() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    session: dict[str, Any] = {}
-    exec(compile(block, "CONTRIBUTING", "exec"), session)
-    rows = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(1, 12, 1)
-    data = TrainingData(rows, rows.transpose(1, 2) ** 2)
-    guide = fit_guide(as_kernel_function(gdkl.infinite.mlp(hidden_layers=1)), data.rows, data.targets)
-    model = session["fit_distilled"](data, guide, StudentOptions(Schedule(3)))
-    assert set(model.history[-1]) >= {"objective", "kl"}
-    assert "ell" not in model.history[-1]
+def test_every_block_of_the_how_to_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = run_page("docs/howto.md", 5)
+    assert session["sparse"].inference_ == "sparse"
+    assert set(session["search"].best_params_) == {"beta", "preset__learning_rate"}
+    assert {"reliability.png", "own.gdkl"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_the_map_in_contributing_has_every_room() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rooms = {path.parent.name for path in (ROOT / "src" / "gdkl").glob("*/__init__.py")}
-    assert rooms <= set(re.findall(r"^\| `gdkl\.(\w+)`", text, flags=re.MULTILINE))
+def test_a_table_is_made_from_a_results_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    run_page("docs/results/README.md", 1)
+    assert re.search(r"boston +dkl +-380\.127", capsys.readouterr().out)
 
 
-def test_the_first_example_fits_in_ten_lines() -> None:
-    assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 10
+def test_the_method_that_contributing_adds_is_bayesian_linear_regression_on_its_features() -> None:
+    session = run_page("CONTRIBUTING.md", 3)
+    random = np.random.default_rng(0)
+    X = random.standard_normal((40, 3))
+    y = X[:, 0] ** 2 + X[:, 1] + 0.1 * random.standard_normal(40)
+    estimator = session["LinearDKLRegressor"](n_iter=20, random_state=0).fit(X[:30], y[:30])
+    assert {"objective", "data_fit", "complexity"} <= set(estimator.history_)
+    model = estimator.model_
+    features = [model.embed(estimator._scaled_rows(part))[0].detach().numpy() for part in (X[:30], X[30:])]
+    variance = float(model.posterior.kernel.kernel.variance)
+    # Weights w ~ N(0, variance·I): the posterior precision and the mean of wᵀφ.
+    known, new = features
+    precision = known.T @ known / float(model.noise) + np.eye(known.shape[1]) / variance
+    targets = (y[:30] - y[:30].mean()) / y[:30].std()
+    mean = new @ np.linalg.solve(precision, known.T @ targets) / float(model.noise)
+    np.testing.assert_allclose(estimator.predict(X[30:]), mean * y[:30].std() + y[:30].mean(), rtol=1e-6)
+    assert session["linear"].estimator == session["LinearDKLRegressor"].__name__
 
 
-def test_links_and_pictures_are_in_the_repository() -> None:
-    targets = [target for target in re.findall(r"\]\(([^)]+)\)", TEXT) if "://" not in target]
-    assert any(target.endswith(".png") for target in targets)
-    for target in targets:
-        assert (ROOT / target).is_file(), target
+def test_the_example_of_a_method_is_short() -> None:
+    method, estimator, _ = blocks("CONTRIBUTING.md")
+    assert len((method + estimator).splitlines()) < 60
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:
@@ -89,19 +112,22 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["GDKLRegressor", "DKLRegressor", "NNGPRegressor", "GPRegressor"])
-def test_the_table_names_estimators_and_options_that_exist(name: str) -> None:
-    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{name}`"))
-    options = [option for option in re.findall(r"`(\w+)`", row.split("|")[4]) if not option.endswith("Regressor")]
-    assert options
-    known = getattr(gdkl, name)().get_params()
-    assert set(options) | {"device", "dtype", "random_state", "verbose"} <= set(known)
+def test_the_table_names_estimators_and_options_that_exist() -> None:
+    rows = [line.split("|") for line in TEXT.splitlines() if re.match(r"\| `\w+(Regressor|Classifier)`", line)]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
+    assert named == {name for name in gdkl.__all__ if name.endswith(("Regressor", "Classifier"))}
+    for row in rows:
+        for name in re.findall(r"`(\w+)`", row[1]):
+            options = set(re.findall(r"`(\w+)`", row[3]))
+            assert options
+            assert options <= set(getattr(gdkl, name)().get_params())
 
 
-def test_the_commands_of_the_dataset_section_exist() -> None:
-    for command in ("list", "fetch"):
-        assert f"gdkl datasets {command}" in TEXT
-        assert CliRunner().invoke(app, ["datasets", command, "--help"]).exit_code == 0
+def test_the_commands_that_the_readme_names_exist() -> None:
+    commands = re.findall(r"`gdkl (\w+(?: \w+)?)(?: [A-Z]+)?`", TEXT)
+    assert len(commands) >= 4
+    for command in commands:
+        assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0, command
 
 
 def test_the_version_of_the_changelog_is_the_librarys() -> None:

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/infinite.md.
+"""Draw the picture of docs/infinite.md.
 
 python docs/pictures/infinite.py
 """
@@ -38,29 +38,5 @@ def kernel_against_angle() -> None:
     figure.savefig(IMAGES / "infinite_depth.png", dpi=130)
 
 
-def prior_samples() -> None:
-    """Functions drawn from the priors of three architectures."""
-    torch.manual_seed(3)
-    x = torch.linspace(-4, 4, 300, dtype=torch.float64)[:, None]
-    networks = {
-        "three ReLU layers": inf.mlp(hidden_layers=3),
-        "two erf layers, weights of variance 10": inf.mlp(2, 10.0, 1.0, "erf"),
-        "one sine layer": inf.mlp(1, 6.0, 0.2, "sin"),
-    }
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3.0))
-    for axis, (name, net) in zip(axes, networks.items(), strict=True):
-        K = net.kernel(x)
-        jitter = 1e-9 * K.diagonal().mean() * torch.eye(len(x), dtype=K.dtype)
-        draws = torch.linalg.cholesky(K + jitter) @ torch.randn(len(x), 5, dtype=K.dtype)
-        deviation = K.diagonal().sqrt()
-        axis.fill_between(x[:, 0], -2 * deviation, 2 * deviation, color="0.9", linewidth=0)
-        axis.plot(x, draws, linewidth=1.2)
-        axis.set(title=name, xlabel="x", xlim=(-4, 4))
-    axes[0].set_ylabel("f(x)")
-    figure.tight_layout()
-    figure.savefig(IMAGES / "infinite_prior.png", dpi=130)
-
-
 if __name__ == "__main__":
     kernel_against_angle()
-    prior_samples()
