@@ -1,4 +1,4 @@
-"""The paper's own figures, to be printed beside ours."""
+"""The paper's own figures, to be shown beside ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Published(NamedTuple):
 
 @cache
 def _tables() -> dict[str, dict[str, dict[str, list[float]]]]:
-    return json.loads(files("gdkl.paper").joinpath("published.json").read_text())
+    return json.loads(files("gdkl.experiments").joinpath("published.json").read_text())
 
 
 def published(table: str, method: str, cell: str) -> Published | None:
