@@ -48,12 +48,7 @@ def toy(n: int = 800, *, seed: int = 0, noise_variance: float = 0.05) -> Table:
 
 
 def diabetes() -> Table:
-    """The diabetes table that comes with scikit-learn, in its original units.
-
-    Example:
-        >>> diabetes()
-        <Table diabetes: 442 rows, 10 features, target progression>
-    """
+    """The diabetes table that comes with scikit-learn, in its original units."""
     from sklearn.datasets import load_diabetes  # noqa: PLC0415  (no other dataset needs scikit-learn)
 
     X, y = load_diabetes(return_X_y=True, scaled=False)

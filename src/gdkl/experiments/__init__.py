@@ -2,11 +2,10 @@
 
 from gdkl.experiments.draws import write_subset
 from gdkl.experiments.overrides import settings_by_method
-from gdkl.experiments.published import Published, published
 from gdkl.experiments.results import Results
 from gdkl.experiments.spec import Cell, Column, Method, PaperTable, Spec
 from gdkl.experiments.specs import SPECS, spec_named
-from gdkl.experiments.tables import paired_lines, table
+from gdkl.experiments.tables import Published, paired_lines, published, table
 
 __all__ = [
     "SPECS",

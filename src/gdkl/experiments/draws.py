@@ -63,9 +63,6 @@ def stratified_draw(labels: Labels, n: int, seed: int) -> Labels:
         n: How many to draw; what is left over by equal shares goes to classes drawn by the seed.
         seed: Which draw.
 
-    Raises:
-        OptionError: If there are not as many.
-
     Example:
         >>> labels = np.repeat([0, 1], 50)
         >>> np.bincount(labels[stratified_draw(labels, 10, seed=3)]).tolist()
@@ -96,10 +93,6 @@ def few_images(dataset: str, n: int, draw: Split, data_dir: Path | None = None) 
         n: Number of training images.
         draw: "paper", or the seed of another draw.
         data_dir: Where the files are; see `gdkl.datasets.load`.
-
-    Raises:
-        DataError: If the images cannot be had or are not the recorded ones.
-        OptionError: If there is no such subset.
     """
     X, y = _pick(dataset, n, draw, data_dir)
     digest = datasets.image_digest(X, y)

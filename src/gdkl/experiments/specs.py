@@ -35,11 +35,11 @@ UCI = Spec(
     ("boston", "energy", "concrete"),
     {
         "gdkl": Method("the guided objective", "GDKLRegressor", preset={"base": "paper"}, together=True),
-        "nngp": Method("the guide alone", "NNGPRegressor"),
+        "nngp": Method("the guide alone", "NNGPRegressor", together=True),
         "gp_rbf": Method("RBF Gaussian process, its evidence maximised to convergence", "GPRegressor"),
         "dkl": Method("deep kernel by evidence", "DKLRegressor", preset={"base": "paper"}, together=True),
         "gdkl_fast": Method("GDKL with the library's defaults", "GDKLRegressor", together=True),
-        "gdkl_ensemble": Method("five of these with one guide", "GDKLRegressor", {"n_members": 5}),
+        "gdkl_ensemble": Method("five of these with one guide", "GDKLRegressor", {"n_members": 5}, together=True),
         "distillation": Method(
             "ablation: KL(q‖p) alone",
             "GDKLRegressor",
@@ -84,7 +84,7 @@ FEWSHOT = Spec(
             "the network with a softmax head",
             "NNClassifier",
             {"augment": False},
-            _NETWORK | {"base": "paper", "n_iter": 7000, "batch_size": 0},
+            _NETWORK | {"base": "paper", "n_iter": 7000},
         ),
     },
     (*_CLASSES, *_VIEWS),

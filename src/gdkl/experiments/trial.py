@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
-from gdkl import metrics
+from gdkl import estimators, metrics
+from gdkl.calibration import best_temperature
 from gdkl.estimators.presets import Preset, check_preset
 from gdkl.experiments.data import Part
 from gdkl.experiments.guides import guide
@@ -93,19 +93,8 @@ def known_options(method: Method) -> list[str]:
     return known + ([f"preset.{name}" for name in sorted(Preset().get_params())] if "preset" in names else [])
 
 
-def build(spec: Spec, cell: Cell, rows: int, place: Place, callbacks: Sequence[Callback] = ()) -> Any:
-    """The estimator of a cell, not fitted.
-
-    Args:
-        spec: The experiment.
-        cell: The cell.
-        rows: Number of training rows.
-        place: Where it runs.
-        callbacks: Called in training.
-
-    Raises:
-        OptionError: If a setting is not known or out of range.
-    """
+def build(spec: Spec, cell: Cell, rows: int, place: Place, callbacks: Sequence[Any] = ()) -> Any:
+    """The estimator of a cell, not fitted; epochs are turned into steps by the number of training rows."""
     cls = estimator_class(spec.methods[cell.method])
     names: set[str] = set(cls._get_param_names())
     options = {name: value for name, value in cell.settings.items() if name not in (*RUNNER_OPTIONS, "preset")}
@@ -146,7 +135,7 @@ def run_cells(spec: Spec, cells: Sequence[Cell], place: Place) -> list[Line]:
     """
     parts = [_load(spec, cell, place) for cell in cells]
     timer = StepTimer()
-    callbacks: list[Callback] = [timer]
+    callbacks: list[Any] = [timer]
     if spec.images:
         callbacks.append(Checkpoint(checkpoint_folder(cells[0], place)))
     estimator = build(spec, cells[0], len(parts[0].y), place, callbacks)
@@ -154,9 +143,7 @@ def run_cells(spec: Spec, cells: Sequence[Cell], place: Place) -> list[Line]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GdklWarning)
         if len(cells) > 1:
-            from gdkl.estimators import fit_together  # noqa: PLC0415
-
-            models = fit_together(estimator, [(part.X, part.y) for part in parts])
+            models = estimators.fit_together(estimator, [(part.X, part.y) for part in parts])
         else:
             models = [estimator.fit(parts[0].X, parts[0].y)]
     seconds = (time.perf_counter() - started) / len(cells)
@@ -214,7 +201,9 @@ def _line(
         if spec.ensembles:
             _store(predictions_file(cell, place.scratch), probs, labels)
         if cell.scored == "validation":
-            more["best_temperature"] = round(best_temperature(probs["test"], labels), 4)
+            # Says which way β should go: above 1 where predictions are overconfident.
+            log_probs = torch.as_tensor(np.log(probs["test"].clip(1e-300))).T
+            more["best_temperature"] = round(best_temperature(log_probs, torch.as_tensor(labels)), 4)
     else:
         scored = {"train": (part.X, part.y), "test": (part.X_test, part.y_test)}
         scores = {
@@ -253,21 +242,3 @@ def class_scores(probs: FloatArray, labels: NDArray[Any]) -> dict[str, float]:
         **scores,
         "mean_confidence": float(np.max(probs, axis=1).mean()),
     }
-
-
-def best_temperature(probs: FloatArray, labels: NDArray[Any]) -> float:
-    """The temperature at which the probabilities have the best log-likelihood; above 1 for overconfident ones.
-
-    Example:
-        >>> round(best_temperature(np.array([[0.99, 0.01], [0.99, 0.01], [0.99, 0.01]]), np.array([0, 0, 1])), 1)
-        6.6
-    """
-    log_probs = np.log(np.clip(probs, 1e-300, None))
-
-    def loss(log_temperature: float) -> float:
-        scaled = log_probs / math.exp(log_temperature)
-        norm = np.logaddexp.reduce(scaled, axis=1)
-        return float(np.mean(norm - scaled[np.arange(len(labels)), labels]))
-
-    found: Any = minimize_scalar(loss, bounds=(math.log(0.05), math.log(20.0)), method="bounded")
-    return math.exp(float(found.x))
