@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from small_images import TINY, full_cells, load
 
-from gdkl import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor, datasets, metrics
+from gdkl import GPRegressor, NNGPRegressor, datasets, metrics
 from gdkl.experiments import SPECS, Results, draws, trial
 from gdkl.experiments.runner import run
 from gdkl.training import Callback, Checkpoint
@@ -58,12 +58,7 @@ class TestTables:
 
     @pytest.mark.parametrize(
         ("method", "estimator"),
-        [
-            ("nngp", NNGPRegressor()),
-            ("gp_rbf", GPRegressor()),
-            ("gdkl", GDKLRegressor(n_iter=20, preset="paper", random_state=0)),
-            ("dkl", DKLRegressor(n_iter=20, preset="paper", random_state=0)),
-        ],
+        [("nngp", NNGPRegressor()), ("gp_rbf", GPRegressor())],
     )
     def test_scores_are_those_of_the_estimator(self, method, estimator, small_table, tmp_path):
         lines = lines_of("uci", method, tmp_path, {"n_iter": 20}, seeds=2)
