@@ -32,7 +32,6 @@ def test_version() -> None:
         (),
         ("demo",),
         ("reproduce",),
-        *(("reproduce", name) for name in ("uci", "fewshot", "classes", "large", "cifar")),
         ("datasets",),
         ("datasets", "list"),
         ("datasets", "fetch"),
@@ -51,7 +50,7 @@ def test_every_command_has_help_with_an_example(arguments: tuple[str, ...], opti
 def test_a_command_without_its_part_shows_its_help(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
     assert result.exit_code == 0
-    assert "Commands" in result.stdout
+    assert "Usage:" in result.stdout
 
 
 def test_an_unknown_command_is_one_line() -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gdkl.cli import app
-from gdkl.datasets import content_digest, image_digest, image_names, image_registry, names, registry
+from gdkl.datasets import content_digest, image_digest, image_names, names, registry
 from gdkl.datasets.registry import parse_registry
 
 
@@ -110,8 +110,8 @@ def test_fetch_says_what_a_set_of_images_holds(tmp_path: Path, monkeypatch: pyte
         **{"rows": 2, "shape": [3, 8, 8], "classes": ["a", "b"], "parts": ["small"], "digest": image_digest(X, y)},
         **dict.fromkeys(("source", "licence", "citation"), "none"),
     }
-    known = image_registry.parse_images({"small": table})
-    monkeypatch.setattr(image_registry, "image_entries", lambda: known)
+    known = parse_registry({"small": table})
+    monkeypatch.setattr(registry, "entries", lambda: known)
     np.savez(tmp_path / "small.npz", X=X, y=y)
     result = run("fetch", "small", "--data-dir", str(tmp_path))
     assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'small.npz'}\n")

@@ -199,9 +199,9 @@ def test_scores_are_those_of_the_models_predictions() -> None:
     assert len(told) == 4
     gp = study.results["GP"]
     p = gp.model.predict_distribution(problem.X_test)
-    assert gp.scores.test_ll == pytest.approx(float(p.log_prob(problem.y_test).mean()))
+    assert gp.test["log_likelihood"] == pytest.approx(float(p.log_prob(problem.y_test).mean()))
     low, high = p.interval(0.9)
-    assert gp.scores.coverage == pytest.approx(((low <= problem.y_test) & (problem.y_test <= high)).mean())
+    assert gp.test["coverage"] == pytest.approx(((low <= problem.y_test) & (problem.y_test <= high)).mean())
     assert study.results["GDKL"].model.n_iter_ == 3
     # Three steps teach a deep kernel nothing; the Gaussian processes are fitted to the end.
     assert study.best in ("NNGP", "GP")

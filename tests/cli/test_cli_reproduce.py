@@ -1,18 +1,22 @@
-"""``gdkl reproduce``: files a run can go on from, one line for a wrong option, nothing for an interrupted run."""
+"""``gdkl reproduce``: one command for all experiments, one line for a wrong option."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from gdkl import datasets
 from gdkl.cli.app import app
-from gdkl.training import ProgressDisplay
+from gdkl.experiments import SPECS
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -23,32 +27,33 @@ def small(monkeypatch):
     monkeypatch.setattr(datasets, "load", lambda name, data_dir=None: table)
 
 
-def _run(folder, *more):
-    words = ["reproduce", "uci", "--datasets", "boston", "--seeds", "2", "--gdkl-steps", "5", "--dkl-steps", "5"]
-    return CliRunner().invoke(app, [*words, "--output", str(folder), "--device", "cpu", *more])
+def _run(folder, *more, experiment="uci"):
+    return CliRunner().invoke(app, ["reproduce", experiment, "--output", str(folder), "--device", "cpu", *more])
 
 
-def test_it_prints_ours_beside_the_papers_and_writes_a_file_a_method(tmp_path):
-    done = _run(tmp_path)
+def test_it_prints_ours_beside_the_papers_and_adds_a_line_per_cell(tmp_path):
+    words = ["--datasets", "boston", "--methods", "nngp,gp_rbf", "--seeds", "2"]
+    done = _run(tmp_path, *words)
     assert done.exit_code == 0, done.output
-    assert "-2.47 ± 0.14" in done.stdout
-    names = {path.name for path in (tmp_path / "uci").iterdir()}
-    assert names == {f"boston-{method}.json" for method in ("gdkl", "dkl", "nngp", "gp_rbf")}
-    result = json.loads((tmp_path / "uci" / "boston-gdkl.json").read_text())
-    assert result["protocol"]["gdkl_iterations"] == 5
-    assert len(result["splits"]) == 2
+    assert "-2.49 ± 0.16" in done.stdout
+    assert str(tmp_path / "uci.jsonl") in done.stdout
+    lines = [json.loads(row) for row in (tmp_path / "uci.jsonl").read_text().splitlines()]
+    assert [(line["method"], line["split"]) for line in lines] == [
+        ("nngp", 0),
+        ("nngp", 1),
+        ("gp_rbf", 0),
+        ("gp_rbf", 1),
+    ]
+    assert set(lines[0]["scores"]) == {"test", "train"}
+    again = _run(tmp_path, *words)
+    assert "4 of 4 cells: kept" in again.stderr
+    assert again.stdout == done.stdout
 
 
-def test_a_second_run_keeps_what_is_there_unless_the_settings_changed(tmp_path):
-    _run(tmp_path, "--methods", "nngp,gdkl")
-    path = tmp_path / "uci" / "boston-gdkl.json"
-    before = path.stat().st_mtime_ns
-    again = _run(tmp_path, "--methods", "nngp,gdkl")
-    assert "boston gdkl: kept" in again.stderr
-    assert path.stat().st_mtime_ns == before
-    other = _run(tmp_path, "--methods", "gdkl", "--gdkl-steps", "6")
-    assert "kept" not in other.stderr
-    assert json.loads(path.read_text())["protocol"]["gdkl_iterations"] == 6
+def test_own_experiments_compare_by_split(tmp_path):
+    done = _run(tmp_path, "--datasets", "power", "--methods", "linear,boosting", "--seeds", "1", experiment="large")
+    assert done.exit_code == 0, done.output
+    assert "90 % coverage" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -56,71 +61,50 @@ def test_a_second_run_keeps_what_is_there_unless_the_settings_changed(tmp_path):
     [
         (["--methods", "magic"], "unknown method magic: use gdkl"),
         (["--datasets", "iris"], "unknown dataset iris: use boston"),
+        (["--methods", ","], "no method given: use gdkl"),
         (["--device", "toaster"], "device='toaster'"),
         (["--seeds", "0"], "seeds"),
+        (["--sizes", "50"], "--sizes is not an option of uci"),
+        (["--set", "magic=1"], "--set magic is not known: use"),
+        (["--set", "magic"], "not of the form key=value"),
+        (["--methods", "nngp", "--validation", "27"], "must leave some of the 27"),
     ],
 )
 def test_a_wrong_option_is_one_line(tmp_path, words, message):
     done = _run(tmp_path, *words)
     assert done.exit_code == 2
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not list(tmp_path.rglob("*.json"))
+    assert message in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.rglob("*.jsonl"))
 
 
-def test_results_of_more_splits_serve_a_command_that_asks_for_fewer(tmp_path):
-    _run(tmp_path, "--methods", "nngp,gdkl", "--seeds", "3")
-    path = tmp_path / "uci" / "boston-gdkl.json"
-    before = path.read_text()
-    fewer = _run(tmp_path, "--methods", "nngp,gdkl", "--seeds", "1")
-    assert fewer.exit_code == 0, fewer.output
-    assert f"boston gdkl: kept from {path}, the first 1 of its 3 splits" in fewer.stderr
-    assert path.read_text() == before
-    # The figures are those of the split that was asked for; the time is that of all three, which trained as one.
-    [row] = [line for line in fewer.stdout.splitlines() if " gdkl " in line]
-    assert f" {json.loads(before)['splits'][0]['test']['log_likelihood']:.2f} │" in row
-    assert " for 3 " in row
-    assert "over 1 splits" in fewer.stdout
+def test_an_unknown_experiment_lists_the_known():
+    done = CliRunner().invoke(app, ["reproduce", "moon"])
+    assert done.exit_code == 2
+    assert done.stderr == "gdkl: experiment 'moon' is not known: use uci, fewshot, full, classes, large.\n"
 
 
-def test_a_command_that_asks_for_more_splits_makes_them(tmp_path):
-    _run(tmp_path, "--methods", "nngp", "--seeds", "1")
-    more = _run(tmp_path, "--methods", "nngp", "--seeds", "3")
-    assert "kept" not in more.stderr
-    assert "renamed" not in more.stderr
-    result = json.loads((tmp_path / "uci" / "boston-nngp.json").read_text())
-    assert [split["seed"] for split in result["splits"]] == [0, 1, 2]
-    assert result["protocol"]["seeds"] == 3
-
-
-def test_a_trial_of_fewer_splits_puts_the_whole_result_aside(tmp_path):
-    _run(tmp_path, "--methods", "gdkl")
-    whole = (tmp_path / "uci" / "boston-gdkl.json").read_text()
-    for steps in ("3", "2"):
-        trial = _run(tmp_path, "--methods", "gdkl", "--seeds", "1", "--gdkl-steps", steps)
-        assert trial.exit_code == 0, trial.output
-        assert ("renamed to boston-gdkl.2-splits.json" in trial.stderr) == (steps == "3")
-    assert (tmp_path / "uci" / "boston-gdkl.2-splits.json").read_text() == whole
-    assert json.loads((tmp_path / "uci" / "boston-gdkl.json").read_text())["protocol"]["gdkl_iterations"] == 2
-
-
-@pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupted_run_leaves_no_result(tmp_path, monkeypatch):
-    def press(self, report):
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(ProgressDisplay, "on_step", press)
-    done = _run(tmp_path, "--methods", "gdkl", "--gdkl-steps", "50")
-    assert done.exit_code == 130
-    assert list((tmp_path / "uci").iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
-    def work(*arguments, **more):
-        raise AssertionError("the work began")
-
-    monkeypatch.setattr("gdkl.paper.uci.run", work)
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path):
     (tmp_path / "file").write_text("")
-    done = _run(tmp_path / "file")
+    done = _run(tmp_path / "file", "--methods", "nngp")
     assert done.exit_code == 2
     assert "cannot write to" in done.stderr
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_an_experiment_lists_its_datasets_methods_and_settings(name):
+    shown = CliRunner().invoke(app, ["reproduce", name, "--list"]).stdout
+    spec = SPECS[name]
+    assert all(dataset in shown for dataset in spec.datasets)
+    assert all(f"\n{method}: " in shown for method in spec.methods)
+
+
+def written_commands():
+    """Command lines of the index of results."""
+    for words in re.findall(r"`gdkl (reproduce [a-z]+[^`]*)`", (ROOT / "results" / "README.md").read_text()):
+        yield pytest.param(shlex.split(words), id=words)
+
+
+@pytest.mark.parametrize("words", list(written_commands()))
+def test_commands_of_the_index_are_taken(words):
+    context = get_command(app).commands["reproduce"].make_context("reproduce", words[1:])
+    assert context.params["experiment"] in (*SPECS, "EXPERIMENT")

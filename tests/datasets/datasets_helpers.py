@@ -42,3 +42,8 @@ def fields(X: np.ndarray, y: np.ndarray, **more: Any) -> dict[str, Any]:
         "citation": "none",
         **more,
     }
+
+
+def text_file(*urls: str, **layout: Any) -> dict[str, Any]:
+    """A download of one text file, as the registry states it."""
+    return {"format": "text", "files": [{"urls": list(urls)}], **layout}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets_helpers import Numbers, Registrar, Site, fields
+from datasets_helpers import Numbers, Registrar, Site, fields, text_file
 
 from gdkl import datasets
 from gdkl.datasets import download as download_module
-from gdkl.datasets.registry import TextSource, parse_registry
-from gdkl.datasets.text import parse_text
+from gdkl.datasets.formats import read_text
+from gdkl.datasets.registry import parse_registry
 from gdkl.numerics import DataError, OptionError
 
 
@@ -47,7 +47,7 @@ def ways(message: str, cache: Path, file: str = "made") -> None:
 
 def test_text_in_columns(site: Site, cache: Path, numbers: Numbers, register: Registrar) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", blanks(X, y))]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", blanks(X, y))))})
 
     table = datasets.load("made")
 
@@ -67,9 +67,9 @@ def test_a_spreadsheet_with_two_targets(site: Site, cache: Path, numbers: Number
     X, y = numbers
     both = np.stack([y, y + 0.25], axis=1)
     url = site.put("/data.csv", commas(X, both))
-    text = {"urls": [url], "delimiter": ",", "header_lines": 1}
-    two = {"file": "made", "targets": ["y", "t"], "digest": datasets.content_digest(X, both)}
-    register({"made": fields(X, y, file_targets=["y", "t"], text=text), "made2": two})
+    text = text_file(url, delimiter=",", header_lines=1)
+    two = {"like": "made", "file": "made", "targets": ["y", "t"], "digest": datasets.content_digest(X, both)}
+    register({"made": fields(X, y, file_targets=["y", "t"], download=text), "made2": two})
 
     np.testing.assert_array_equal(datasets.load("made").y, y)
     np.testing.assert_array_equal(datasets.load("made2").y, both)
@@ -81,8 +81,8 @@ def test_a_spreadsheet_with_two_targets(site: Site, cache: Path, numbers: Number
 def test_a_compressed_text_in_single_precision(site: Site, numbers: Numbers, register: Registrar) -> None:
     X, y = numbers
     url = site.put("/data.csv.gz", compressed(X, y))
-    text = {"urls": [url], "delimiter": ",", "single_precision": True}
-    register({"made": fields(X.astype(np.float32), y, text=text)})
+    text = text_file(url, delimiter=",", single_precision=True)
+    register({"made": fields(X.astype(np.float32), y, download=text)})
     table = datasets.load("made")
     np.testing.assert_array_equal(table.X, X.astype(np.float32).astype(np.float64))
     np.testing.assert_array_equal(table.y, y)
@@ -96,14 +96,14 @@ def test_leading_digits_survive_wide_columns() -> None:
         b" 0.01000 100.00   1.320    1.10   9.00\n"
     )
     info = parse_registry({"b": fields(np.zeros((3, 4)), np.zeros(3))})["b"]
-    X, targets = parse_text(text, TextSource(urls=()), info)
+    X, targets = read_text([text], info)
     assert X.tolist() == [[0.00632, 18.0, 2.31, 396.9], [88.9762, 0.0, 18.1, 396.9], [0.01, 100.0, 1.32, 1.1]]
     assert targets.tolist() == [[24.0], [10.4], [9.0]]
 
 
 def test_wrong_content_leaves_nothing(site: Site, cache: Path, numbers: Numbers, register: Registrar) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", blanks(X, y + 1.0))]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", blanks(X, y + 1.0))))})
     with pytest.raises(DataError, match=r"does not hold the dataset 'made'.*SHA-256") as error:
         datasets.load("made")
     assert "nothing was stored" in str(error.value)
@@ -120,7 +120,7 @@ def test_content_that_is_no_table_leaves_nothing(
     site: Site, cache: Path, numbers: Numbers, register: Registrar, content: bytes
 ) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", content)]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", content)))})
     with pytest.raises(DataError, match="cannot be read") as error:
         datasets.load("made")
     assert site.url("/data.txt") in str(error.value)
@@ -131,13 +131,13 @@ def test_content_that_is_no_table_leaves_nothing(
 def test_a_second_address_steps_in(site: Site, numbers: Numbers, register: Registrar) -> None:
     X, y = numbers
     urls = [site.url("/gone.txt"), site.put("/data.txt", blanks(X, y))]
-    register({"made": fields(X, y, text={"urls": urls})})
+    register({"made": fields(X, y, download=text_file(*urls))})
     np.testing.assert_array_equal(datasets.load("made").y, y)
     assert site.asked == ["/gone.txt", "/data.txt"]
 
 
 def test_no_address_answers(site: Site, cache: Path, numbers: Numbers, register: Registrar) -> None:
-    register({"made": fields(*numbers, text={"urls": [site.url("/a.txt"), site.url("/b.txt")]})})
+    register({"made": fields(*numbers, download=text_file(site.url("/a.txt"), site.url("/b.txt")))})
     with pytest.raises(DataError, match=r"'made' could not be downloaded \(404") as error:
         datasets.load("made")
     ways(str(error.value), cache)
@@ -148,7 +148,7 @@ def test_nobody_listens(cache: Path, numbers: Numbers, register: Registrar) -> N
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    register({"made": fields(*numbers, text={"urls": [f"http://127.0.0.1:{port}/data.txt"]})})
+    register({"made": fields(*numbers, download=text_file(f"http://127.0.0.1:{port}/data.txt"))})
     with pytest.raises(DataError, match="could not be downloaded") as error:
         datasets.load("made")
     ways(str(error.value), cache)
@@ -162,7 +162,7 @@ def test_a_silent_server_is_given_up(
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/data.txt"
-        register({"made": fields(*numbers, text={"urls": [url]})})
+        register({"made": fields(*numbers, download=text_file(url))})
         with pytest.raises(DataError, match="could not be downloaded") as error:
             datasets.load("made")
     ways(str(error.value), cache)
@@ -176,7 +176,7 @@ def test_no_known_source_says_where_to_put_the_file(cache: Path) -> None:
 
 def test_fetch_fills_the_cache_once(site: Site, cache: Path, numbers: Numbers, register: Registrar) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", blanks(X, y))]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", blanks(X, y))))})
     assert datasets.fetch("made") == datasets.fetch("made") == cache / "made.npz"
     assert len(site.asked) == 1
     assert datasets.fetch("made", force=True) == cache / "made.npz"
@@ -187,7 +187,7 @@ def test_a_damaged_cache_is_reported_and_force_mends_it(
     site: Site, cache: Path, numbers: Numbers, register: Registrar
 ) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", blanks(X, y))]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", blanks(X, y))))})
     path = datasets.fetch("made")
     path.write_bytes(path.read_bytes()[:200])
     for call in (datasets.load, datasets.fetch):
@@ -208,7 +208,7 @@ def test_a_cache_that_cannot_be_written_says_so(
     site: Site, tmp_path: Path, numbers: Numbers, register: Registrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", blanks(X, y))]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", blanks(X, y))))})
     (tmp_path / "occupied").write_text("a file, not a folder")
     monkeypatch.setenv("GDKL_CACHE", str(tmp_path / "occupied" / "cache"))
     with pytest.raises(DataError, match=r"cannot be written .* set GDKL_CACHE"):
@@ -219,7 +219,7 @@ def test_a_write_that_breaks_leaves_no_part(
     site: Site, cache: Path, numbers: Numbers, register: Registrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", blanks(X, y))]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", blanks(X, y))))})
 
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
@@ -232,7 +232,7 @@ def test_a_write_that_breaks_leaves_no_part(
 
 def test_two_at_once_agree(site: Site, cache: Path, numbers: Numbers, register: Registrar) -> None:
     X, y = numbers
-    register({"made": fields(X, y, text={"urls": [site.put("/data.txt", blanks(X, y))]})})
+    register({"made": fields(X, y, download=text_file(site.put("/data.txt", blanks(X, y))))})
     seen: list[np.ndarray] = []
     threads = [threading.Thread(target=lambda: seen.append(datasets.load("made").X)) for _ in range(4)]
     for thread in threads:

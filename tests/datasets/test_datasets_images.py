@@ -16,8 +16,7 @@ import pytest
 from PIL import Image
 
 from gdkl import datasets
-from gdkl.datasets import Origin, image_registry
-from gdkl.datasets.image_registry import parse_images
+from gdkl.datasets import Origin
 from gdkl.datasets.loading import ImageName
 from gdkl.numerics import DataError, OptionError
 
@@ -43,15 +42,6 @@ def fields(X, y, **more):
         "citation": "none",
         **more,
     }
-
-
-@pytest.fixture
-def register_images(monkeypatch):
-    def put(raw):
-        entries = parse_images(raw)
-        monkeypatch.setattr(image_registry, "image_entries", lambda: entries)
-
-    return put
 
 
 def md5(content):
@@ -95,9 +85,9 @@ def sheets(X, y, rows=2, columns=2):
 
 class TestFiles:
     @pytest.mark.parametrize("form", ["plain", "channels last", "sheets"])
-    def test_every_form_of_file_reads_as_the_same_images(self, form, tmp_path, register_images):
+    def test_every_form_of_file_reads_as_the_same_images(self, form, tmp_path, register):
         X, y = draw()
-        register_images({"made": fields(X, y)})
+        register({"made": fields(X, y)})
         forms = {"plain": {"X": X, "y": y}, "channels last": {"x": X.transpose(0, 2, 3, 1), "y": y}, "sheets": None}
         np.savez(tmp_path / "made.npz", **(forms[form] or sheets(X, y)))
         for found in (datasets.load("made", tmp_path), datasets.load_images("made", tmp_path)):
@@ -108,15 +98,15 @@ class TestFiles:
             assert labels.dtype == np.int64
             assert (class_names, target_name) == (("cat", "dog"), "class")
 
-    def test_grey_images_may_lack_their_channel(self, tmp_path, register_images):
+    def test_grey_images_may_lack_their_channel(self, tmp_path, register):
         X, y = draw(shape=(1, 8, 9))
-        register_images({"made": fields(X, y)})
+        register({"made": fields(X, y)})
         np.savez(tmp_path / "made.npz", x=X[:, 0], y=y)
         np.testing.assert_array_equal(datasets.load_images("made", tmp_path).X, X)
 
-    def test_parts_are_joined_in_order_and_needed_together(self, tmp_path, register_images):
+    def test_parts_are_joined_in_order_and_needed_together(self, tmp_path, register):
         X, y = draw()
-        register_images({"made": fields(X, y, parts=["made-1of2", "made-2of2"])})
+        register({"made": fields(X, y, parts=["made-1of2", "made-2of2"])})
         np.savez(tmp_path / "made-2of2.npz", X=X[4:], y=y[4:])
         with pytest.raises(DataError, match=r"made-1of2\.npz and made-2of2\.npz"):
             datasets.load_images("made", tmp_path)
@@ -124,9 +114,9 @@ class TestFiles:
         np.testing.assert_array_equal(datasets.load_images("made", tmp_path).X, X)
         assert datasets.locate("made", tmp_path) == tmp_path / "made-1of2.npz"
 
-    def test_other_content_is_refused(self, tmp_path, register_images):
+    def test_other_content_is_refused(self, tmp_path, register):
         X, y = draw()
-        register_images({"made": fields(X, y)})
+        register({"made": fields(X, y)})
         changed = X.copy()
         changed[3, 1, 2, 5] ^= 1
         for pixels, labels in ((changed, y), (X, 1 - y)):
@@ -145,35 +135,38 @@ class TestFiles:
             {"webp": np.zeros(9, np.uint8), "offsets": [0, 9], "grid": [1, 3], "y": np.zeros(3)},
         ],
     )
-    def test_another_form_is_refused_with_the_right_one(self, arrays, tmp_path, register_images):
-        register_images({"made": fields(*draw())})
+    def test_another_form_is_refused_with_the_right_one(self, arrays, tmp_path, register):
+        register({"made": fields(*draw())})
         np.savez(tmp_path / "made.npz", **arrays)
         with pytest.raises(DataError, match=r"arrays X \(uint8, n x 3 x 8 x 8\) and y"):
             datasets.load_images("made", tmp_path)
 
-    def test_a_folder_that_is_none_is_refused(self, tmp_path, register_images):
-        register_images({"made": fields(*draw())})
+    def test_a_folder_that_is_none_is_refused(self, tmp_path, register):
+        register({"made": fields(*draw())})
         with pytest.raises(DataError, match="not a folder"):
             datasets.load_images("made", tmp_path / "nowhere")
 
 
 class TestDownload:
     @pytest.mark.parametrize("label_bytes", [1, 2])
-    def test_sets_of_one_archive_are_stored_together(self, label_bytes, site, cache, register_images):
+    def test_sets_of_one_archive_are_stored_together(self, label_bytes, site, cache, register):
         X, y = draw()
         other = draw(n=4, seed=1)
         content = cifar_tar(
             one=(X[:4], y[:4], label_bytes), two=(X[4:], y[4:], label_bytes), test=(*other, label_bytes)
         )
-        public = {
+        download = {
             "format": "cifar",
             "label_bytes": label_bytes,
             "members": ["folder/one.bin", "folder/two.bin"],
             "files": [{"urls": [site.url("/gone"), site.put("/a.tar.gz", content)], "md5": md5(content)}],
         }
         test = {"like": "made", "rows": 4, "digest": datasets.image_digest(*other), "parts": ["made-test"]}
-        register_images(
-            {"made": fields(X, y, public=public), "made-test": {**test, "public": {"members": ["folder/test.bin"]}}}
+        register(
+            {
+                "made": fields(X, y, download=download),
+                "made-test": {**test, "download": {"members": ["folder/test.bin"]}},
+            }
         )
         np.testing.assert_array_equal(datasets.load_images("made").X, X)
         assert sorted(path.name for path in cache.iterdir()) == ["made-test.npz", "made.npz"]
@@ -181,41 +174,41 @@ class TestDownload:
         np.testing.assert_array_equal(datasets.load_images("made-test").y, other[1])
         assert datasets.fetch("made-test") == cache / "made-test.npz"
 
-    def test_idx_files(self, site, cache, register_images):
+    def test_idx_files(self, site, cache, register):
         X, y = draw(shape=(1, 6, 5))
         images = np.array([0x803, *X[:, 0].shape], ">u4").tobytes() + X.tobytes()
         labels = np.array([0x801, len(y)], ">u4").tobytes() + y.astype(np.uint8).tobytes()
         packed = [gzip.compress(images), gzip.compress(labels)]
         files = [{"urls": [site.put(f"/{i}.gz", part)], "md5": md5(part)} for i, part in enumerate(packed)]
-        register_images({"made": fields(X, y, public={"format": "idx", "files": files})})
+        register({"made": fields(X, y, download={"format": "idx", "files": files})})
         found = datasets.load_images("made")
         np.testing.assert_array_equal(found.X, X)
         np.testing.assert_array_equal(found.y, y)
         # Images and labels the wrong way round are no such files.
-        register_images({"made": fields(X, y, public={"format": "idx", "files": files[::-1]})})
+        register({"made": fields(X, y, download={"format": "idx", "files": files[::-1]})})
         with pytest.raises(DataError, match="nothing was stored"):
             datasets.fetch("made", force=True)
 
     @pytest.mark.parametrize("fault", ["md5", "digest", "member", "truncated", "not a tar"])
-    def test_nothing_wrong_is_stored(self, fault, site, cache, register_images):
+    def test_nothing_wrong_is_stored(self, fault, site, cache, register):
         X, y = draw()
         content = cifar_tar(one=(X, y, 1)) if fault != "not a tar" else b"sorry"
         content = content[: len(content) // 2] if fault == "truncated" else content
-        public = {
+        download = {
             "format": "cifar",
             "members": ["folder/none.bin" if fault == "member" else "folder/one.bin"],
             "files": [{"urls": [site.put("/a.tar.gz", content)], "md5": "0" * 32 if fault == "md5" else md5(content)}],
         }
         digest = {"digest": "f" * 64} if fault == "digest" else {}
-        register_images({"made": fields(X, y, public=public, **digest)})
+        register({"made": fields(X, y, download=download, **digest)})
         with pytest.raises(DataError, match="nothing was stored") as caught:
             datasets.load_images("made")
         assert not cache.exists()
         for part in ("made.npz", "data_dir=", "GDKL_DATA", str(cache)):
             assert part in str(caught.value)
 
-    def test_without_a_source_the_ways_are_told(self, register_images):
-        register_images({"made": fields(*draw())})
+    def test_without_a_source_the_ways_are_told(self, register):
+        register({"made": fields(*draw())})
         with pytest.raises(DataError, match=r"No verified download.*made\.npz.*GDKL_DATA"):
             datasets.load_images("made")
 
@@ -230,8 +223,8 @@ class TestRegistry:
         assert info.source
         assert info.licence
         assert info.citation
-        if info.public is not None:
-            assert all(re.fullmatch(r"[0-9a-f]{32}", file.md5) and file.urls for file in info.public.files)
+        if info.download is not None:
+            assert all(re.fullmatch(r"[0-9a-f]{32}", file.md5) and file.urls for file in info.download.files)
 
     def test_digests_and_names_are_all_different(self):
         digests = {datasets.describe_images(name).digest for name in datasets.image_names()}

@@ -172,7 +172,7 @@ def test_several_targets_of_one_file(tmp_path: Path, numbers: Numbers, register:
     X, y = numbers
     both = np.stack([y, -y], axis=1)
     one = fields(X, y, file_targets=["y", "minus"])
-    two = {"file": "made", "targets": ["y", "minus"], "digest": datasets.content_digest(X, both)}
+    two = {"like": "made", "file": "made", "targets": ["y", "minus"], "digest": datasets.content_digest(X, both)}
     register({"made": one, "made2": two})
     save(tmp_path, X=X, y=y, y2=-y)
 

@@ -10,8 +10,8 @@ import pytest
 
 from gdkl import datasets
 from gdkl.datasets import Origin
+from gdkl.datasets.formats import parse
 from gdkl.datasets.registry import DatasetInfo
-from gdkl.datasets.text import parse_text
 
 # Read at import: each test runs without the user's own settings.
 GDKL_DATA = os.environ.get("GDKL_DATA")
@@ -62,20 +62,21 @@ def test_the_target_has_its_known_moments(name: str) -> None:
     assert float(y.std(ddof=1)) == pytest.approx(spread, rel=5e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if datasets.describe(name).text])
+@pytest.mark.parametrize("name", [name for name in FILES if datasets.describe(name).download])
 def test_a_text_of_the_table_reads_as_the_recorded_numbers(name: str) -> None:
     info = datasets.describe(name)
     table = datasets.load(name, folder_with(info))
-    assert info.text is not None
+    assert info.download is not None
+    layout = info.download.layout
     Y = table.y.reshape(info.rows, -1)
     # The text may hold targets that this view of it leaves out.
     extra = np.zeros((info.rows, len(info.file_targets) - Y.shape[1]))
     # Nine digits say a float32 exactly, seventeen a float64; the sources give five to eleven.
-    digits = "%.9g" if info.text.single_precision else "%.17g"
-    mark = info.text.delimiter or " "
-    lines = ["header"] * info.text.header_lines
+    digits = "%.9g" if layout.get("single_precision") else "%.17g"
+    mark = layout.get("delimiter") or " "
+    lines = ["header"] * layout.get("header_lines", 0)
     lines += [mark.join(digits % value for value in row) for row in np.column_stack([table.X, Y, extra])]
-    X, targets = parse_text("\n".join(lines).encode(), info.text, info)
+    X, targets = parse(["\n".join(lines).encode()], info)
     y = targets[:, : Y.shape[1]].reshape(table.y.shape)
     assert datasets.content_digest(X, y) == info.digest
 

@@ -37,15 +37,16 @@ def test_every_entry_is_complete(name: str) -> None:
     assert info.citation
     if info.origin is Origin.EMBEDDED:
         assert not info.digest
-        assert info.text is None
+        assert info.download is None
     else:
         assert re.fullmatch(r"[0-9a-f]{64}", info.digest)
 
 
-@pytest.mark.parametrize("name", [name for name in datasets.names() if datasets.describe(name).text])
+@pytest.mark.parametrize("name", [name for name in datasets.names() if datasets.describe(name).download])
 def test_downloads_are_pinned_to_a_commit(name: str) -> None:
-    text = datasets.describe(name).text
-    assert text is not None
+    download = datasets.describe(name).download
+    assert download is not None
+    [text] = download.files
     host = r"https://raw\.githubusercontent\.com/[\w.-]+/[\w.-]+"
     pinned = re.fullmatch(host + r"/([0-9a-f]{40})/(.+)", text.urls[0])
     assert pinned is not None
@@ -63,7 +64,7 @@ def test_energy2_is_a_second_view_of_energy() -> None:
     assert two.file == one.file == "energy"
     assert two.file_targets == one.file_targets == two.target_names
     assert two.feature_names == one.feature_names
-    assert two.text == one.text
+    assert two.download == one.download
     assert two.digest != one.digest
 
 

@@ -72,5 +72,5 @@ def test_models_stand_side_by_side_in_their_own_colours():
 def test_bad_input_is_refused():
     with pytest.raises(DataError, match="at least one"):
         plots.reliability_figure({}, LABELS)
-    with pytest.raises(DataError, match="one a row"):
+    with pytest.raises(DataError, match="one per row"):
         plots.reliability_diagram(PROBS, LABELS[:-1])

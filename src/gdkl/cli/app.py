@@ -1,4 +1,4 @@
-"""The commands, put together. Each has a file of its own; a new one is imported and added here."""
+"""The commands, put together. Each has a file of its own, which imports models and plots only when it runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from gdkl._version import __version__
-from gdkl.cli import datasets, reproduce
+from gdkl.cli import datasets
 from gdkl.cli.demo import demo
 from gdkl.cli.failures import OneLineGroup
+from gdkl.cli.reproduce import HELP, reproduce
 
 app = typer.Typer(
     name="gdkl",
@@ -24,7 +25,9 @@ app = typer.Typer(
 )
 
 app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)
-app.add_typer(reproduce.app, name="reproduce")
+app.command(help=HELP, epilog="Example:  gdkl reproduce uci --datasets boston --set preset.n_iter=500 --data-dir data")(
+    reproduce
+)
 app.add_typer(datasets.app, name="datasets")
 
 

@@ -7,23 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from gdkl.cli.failures import PIPE_WIDTH, say
-from gdkl.datasets import (
-    Origin,
-    cache_dir,
-    describe,
-    describe_images,
-    fetch,
-    image_names,
-    load,
-    load_images,
-    locate,
-    names,
-)
+from gdkl.datasets import Origin, cache_dir, fetch, image_names, load, load_images, locate, names
+from gdkl.datasets.registry import describe, describe_any, describe_images
 
 app = typer.Typer(
     rich_markup_mode=None, help="List the named datasets, or fetch one.", epilog="Example:  gdkl datasets list"
@@ -45,6 +32,9 @@ def root(context: typer.Context) -> None:
 @app.command("list", epilog="Example:  gdkl datasets list --data-dir ~/tables")
 def list_datasets(data_dir: DataDir = None) -> None:
     """Show every dataset, its size, and where a copy of it is."""
+    from rich.console import Console  # noqa: PLC0415  (help does not need it)
+    from rich.table import Table  # noqa: PLC0415
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right")
@@ -62,18 +52,15 @@ def list_datasets(data_dir: DataDir = None) -> None:
 
 
 def _copy(name: str, data_dir: Path | None) -> str:
-    origin = _origin(name)
-    if origin is Origin.EMBEDDED:
+    from rich.markup import escape  # noqa: PLC0415
+
+    info = describe_any(name)
+    if info.origin is Origin.EMBEDDED:
         return "comes with the library"
     path = locate(name, data_dir)
     if path is not None:
         return escape(str(path))
-    file = name if name in image_names() else describe(name).file
-    return "to download" if origin is Origin.DOWNLOAD else f"none here: provide {file}.npz"
-
-
-def _origin(name: str) -> Origin:
-    return describe_images(name).origin if name in image_names() else describe(name).origin
+    return "to download" if info.origin is Origin.DOWNLOAD else f"none here: provide {info.file}.npz"
 
 
 @app.command("fetch", epilog="Example:  gdkl datasets fetch boston")
@@ -89,7 +76,7 @@ def fetch_dataset(
     """
     path = None if force else locate(name, data_dir)
     if path is None:
-        if _origin(name) is not Origin.EMBEDDED:
+        if describe_any(name).origin is not Origin.EMBEDDED:
             say(f"Fetching {name} into {cache_dir()} ...")
         path = fetch(name, force=force)
     folder = data_dir if path.parent != cache_dir() else None

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from gdkl import plots
 from gdkl._version import __version__
-from gdkl.cli.demo_figures import bands_of, calibration_of, to_png, training_of
-from gdkl.cli.demo_page import demo_page
-from gdkl.cli.demo_scores import score_table
-from gdkl.cli.demo_study import FULL_STEPS, Study, diabetes_problem, run_study, toy_problem
 from gdkl.cli.failures import INTERRUPTED, say
 from gdkl.cli.publish import check_folder, publish
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Steps of the paper's protocol.
+FULL_STEPS = {"GDKL": 7000, "DKL": 8000}
 
 PAGE = "index.html"
 PICTURES = ("figure1.png", "bands.png", "calibration.png", "training.png")
@@ -38,6 +37,8 @@ def demo(
     GDKL, DKL, NNGP and GP on two datasets; their scores are printed. Nothing is downloaded. The folder is written at
     the end and as a whole: a demo that is interrupted leaves none.
     """
+    from rich.console import Console  # noqa: PLC0415  (help does not need it)
+
     check_folder(output, (PAGE, *PICTURES))
     out = Console()
     for line in announcement(steps):
@@ -62,6 +63,13 @@ def announcement(steps: int) -> list[str]:
 
 
 def _make_files(out: Console, steps: int, seed: int) -> dict[str, bytes]:
+    from rich.markup import escape  # noqa: PLC0415
+
+    from gdkl import plots  # noqa: PLC0415  (models and plots take seconds to import)
+    from gdkl.cli.demo_figures import bands_of, calibration_of, to_png, training_of  # noqa: PLC0415
+    from gdkl.cli.demo_page import demo_page, score_table  # noqa: PLC0415
+    from gdkl.cli.demo_study import Study, diabetes_problem, run_study, toy_problem  # noqa: PLC0415
+
     studies: list[Study] = []
     for problem in (toy_problem(seed), diabetes_problem(seed)):
         out.print(f"\n[bold]{problem.name}[/bold]: {escape(problem.description)}", highlight=False, soft_wrap=True)

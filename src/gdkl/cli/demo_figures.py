@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gdkl import plots
-from gdkl.cli.demo_study import LEVEL, Scores, Study
+from gdkl.cli.demo_study import LEVEL, Result, Study
 from gdkl.datasets import toy_function
 
 _GRID_POINTS = 500
@@ -25,9 +25,9 @@ def to_png(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
-def _note(scores: Scores) -> str:
-    held = f"{100 * LEVEL:g} % band holds {100 * scores.coverage:.0f} %"
-    return f"test LL {scores.test_ll:.2f}, {held}".replace("-", "−")
+def _note(result: Result) -> str:
+    held = f"{100 * LEVEL:g} % band holds {100 * result.test['coverage']:.0f} %"
+    return f"test LL {result.test['log_likelihood']:.2f}, {held}".replace("-", "−")
 
 
 def bands_of(study: Study) -> Figure:
@@ -39,7 +39,7 @@ def bands_of(study: Study) -> Figure:
         observed=(study.problem.X, study.problem.y),
         truth=(grid, toy_function(grid)),
         gap=plots.GAP,
-        notes={name: _note(result.scores) for name, result in study.results.items()},
+        notes={name: _note(result) for name, result in study.results.items()},
     )
 
 

@@ -1,13 +1,15 @@
-"""The demo's page: what was done, what came out, and how to read it."""
+"""The demo's scores and its page: what was done, what came out, and how to read it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.table import Table
+
 from gdkl import plots
 from gdkl._version import __version__
-from gdkl.cli.demo_scores import HEADERS, score_rows
-from gdkl.cli.demo_study import FULL_STEPS, Study
+from gdkl.cli.demo import FULL_STEPS
+from gdkl.cli.demo_study import LEVEL, Study
 from gdkl.cli.page import code_block, page, paragraph, picture, score_sheet, section
 
 _TITLE = "Guided deep kernel learning: the demo"
@@ -40,6 +42,38 @@ _CITATION = (
     "Idan Achituve, Gal Chechik, Ethan Fetaya: Guided Deep Kernel Learning. Conference on Uncertainty in Artificial "
     "Intelligence (UAI), 2023."
 )
+
+
+#: Columns of the scores.
+_HEADERS = ("method", "LL train", "LL test", "RMSE train", "RMSE test", f"{100 * LEVEL:g} % cover", "seconds")
+
+
+def _score_rows(study: Study) -> list[list[str]]:
+    """The cells of the scores, a row per model."""
+    return [
+        [
+            name,
+            f"{result.train['log_likelihood']:.2f}",
+            f"{result.test['log_likelihood']:.2f}",
+            f"{result.train['rmse']:#.3g}",
+            f"{result.test['rmse']:#.3g}",
+            f"{result.test['coverage']:.2f}",
+            f"{result.seconds:.1f}",
+        ]
+        for name, result in study.results.items()
+    ]
+
+
+def score_table(study: Study) -> Table:
+    """The scores of all models for a terminal, the best test log-likelihood in bold."""
+    table = Table(header_style="bold")
+    for index, header in enumerate(_HEADERS):
+        table.add_column(header, justify="left" if index == 0 else "right", no_wrap=True)
+    for row in _score_rows(study):
+        if row[0] == study.best:
+            row[2] = f"[bold]{row[2]}[/bold]"
+        table.add_row(*row)
+    return table
 
 
 def demo_page(
@@ -148,8 +182,8 @@ def _header(steps: int, seed: int) -> str:
 
 def _sheet(study: Study) -> str:
     return score_sheet(
-        HEADERS,
-        score_rows(study),
+        _HEADERS,
+        _score_rows(study),
         caption=f"Scores on {study.problem.name}; marked: the best test log-likelihood of this run.",
         best=study.best,
         colors=plots.color_cycle(study.results),

@@ -7,20 +7,16 @@ import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
-from gdkl import plots
+from gdkl import metrics, plots
 from gdkl.datasets import load, published_split, toy
 from gdkl.estimators import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
-from gdkl.estimators.base import RegressorBase
-from gdkl.metrics import coverage, log_likelihood, rmse
 from gdkl.numerics import InterruptedFitWarning
 from gdkl.predictive import FloatArray, Predictive
-
-#: Steps of the paper's protocol.
-FULL_STEPS = {"GDKL": 7000, "DKL": 8000}
 
 #: Training points of the one-dimensional problem: fewer than the paper's 800, for time.
 TOY_TRAIN_ROWS = 200
@@ -32,16 +28,7 @@ LEVEL = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Data to learn from and data to be judged on.
-
-    Attributes:
-        name: Short name.
-        description: What the data is, in a sentence.
-        X: Training inputs.
-        y: Training targets.
-        X_test: Test inputs.
-        y_test: Test targets.
-    """
+    """Data to learn from and data to be scored on, with a name and a sentence on what it is."""
 
     name: str
     description: str
@@ -51,25 +38,15 @@ class Problem:
     y_test: FloatArray
 
 
-@dataclass(frozen=True)
-class Scores:
-    """What the table shows of a model."""
-
-    train_ll: float
-    test_ll: float
-    train_rmse: float
-    test_rmse: float
-    coverage: float
-    seconds: float
-
-
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A fitted model, what it believes about the test points, and how that went."""
+    """A fitted model, its prediction for the test points, the scores of both parts, and the time to fit."""
 
-    model: RegressorBase
+    model: Any
     predictive: Predictive
-    scores: Scores
+    train: Mapping[str, float]
+    test: Mapping[str, float]
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +59,10 @@ class Study:
     @property
     def best(self) -> str:
         """Name of the model with the highest test log-likelihood."""
-        return max(self.results, key=lambda name: self.results[name].scores.test_ll)
+        return max(self.results, key=lambda name: self.results[name].test["log_likelihood"])
 
     def predictives(self) -> dict[str, Predictive]:
-        """Beliefs about the test points by model."""
+        """Predictions for the test points by model."""
         return {name: result.predictive for name, result in self.results.items()}
 
 
@@ -113,16 +90,6 @@ def diabetes_problem(seed: int) -> Problem:
     return Problem("diabetes", description, table.X[train], table.y[train], table.X[test], table.y[test])
 
 
-def make_models(steps: int, seed: int) -> dict[str, RegressorBase]:
-    """The four regressors, not fitted yet, with their defaults but for the number of steps."""
-    return {
-        "GDKL": GDKLRegressor(n_iter=steps, random_state=seed, verbose=1),
-        "DKL": DKLRegressor(n_iter=steps, random_state=seed, verbose=1),
-        "NNGP": NNGPRegressor(),
-        "GP": GPRegressor(),
-    }
-
-
 @contextmanager
 def one_thread() -> Generator[None]:
     """Let torch use a single thread.
@@ -138,20 +105,26 @@ def one_thread() -> Generator[None]:
         torch.set_num_threads(before)
 
 
-def run_study(problem: Problem, steps: int, seed: int, tell: Callable[[str], None]) -> Study:
-    """Fit and score all models on a problem.
+def run_study(problem: Problem, steps: int, seed: int, say: Callable[[str], None]) -> Study:
+    """Fit and score the four regressors, with their defaults but for the number of steps.
 
     Args:
         problem: The data.
         steps: Gradient steps of the models that train.
         seed: Of weights and splits.
-        tell: Called with a line after each model.
+        say: Called with a line after each model.
 
     Raises:
         KeyboardInterrupt: If the user stopped a model's training: half-trained models make no comparison.
     """
+    models: dict[str, Any] = {
+        "GDKL": GDKLRegressor(n_iter=steps, random_state=seed, verbose=1),
+        "DKL": DKLRegressor(n_iter=steps, random_state=seed, verbose=1),
+        "NNGP": NNGPRegressor(),
+        "GP": GPRegressor(),
+    }
     results: dict[str, Result] = {}
-    for name, model in make_models(steps, seed).items():
+    for name, model in models.items():
         started = time.perf_counter()
         with one_thread(), warnings.catch_warnings():
             warnings.simplefilter("error", InterruptedFitWarning)
@@ -160,20 +133,13 @@ def run_study(problem: Problem, steps: int, seed: int, tell: Callable[[str], Non
             except InterruptedFitWarning:
                 raise KeyboardInterrupt from None
         seconds = time.perf_counter() - started
-        results[name] = _judge(model, problem, seconds)
-        tell(f"{problem.name}: {name} fitted in {seconds:.1f} s")
+        test = model.predict_distribution(problem.X_test)
+        results[name] = Result(
+            model,
+            test,
+            metrics.summary(model.predict_distribution(problem.X), problem.y, LEVEL),
+            metrics.summary(test, problem.y_test, LEVEL),
+            seconds,
+        )
+        say(f"{problem.name}: {name} fitted in {seconds:.1f} s")
     return Study(problem, results)
-
-
-def _judge(model: RegressorBase, problem: Problem, seconds: float) -> Result:
-    train = model.predict_distribution(problem.X)
-    test = model.predict_distribution(problem.X_test)
-    scores = Scores(
-        train_ll=log_likelihood(train, problem.y),
-        test_ll=log_likelihood(test, problem.y_test),
-        train_rmse=rmse(train, problem.y),
-        test_rmse=rmse(test, problem.y_test),
-        coverage=coverage(test, problem.y_test, LEVEL),
-        seconds=seconds,
-    )
-    return Result(model, test, scores)

@@ -1,6 +1,6 @@
 """What the user sees when something goes wrong: one line on standard error that says what to do, and exit code 2.
 
-Only what the user can mend is told so: the library's own errors, a wrong option, a folder that cannot be written.
+This holds for what the user can correct: the library's own errors, a wrong option, a folder that cannot be written.
 Anything else is a bug and keeps its traceback.
 """
 
@@ -35,7 +35,7 @@ def say(line: str) -> None:
 
 
 def explain(error: BaseException) -> str | None:
-    r"""The one line that tells the user of an error; None for a bug.
+    r"""An error in one line; None for a bug.
 
     Example:
         >>> explain(GdklError("X has no rows:\n give some."))

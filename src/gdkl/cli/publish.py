@@ -17,9 +17,6 @@ def check_folder(folder: Path, names: Collection[str]) -> None:
     Args:
         folder: Where they shall go. It may exist if it holds nothing but an earlier run's files.
         names: Names of the files that will be written.
-
-    Raises:
-        DataError: If it is a file, holds files of another origin, or cannot be written.
     """
     if folder.is_dir():
         foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in names or not entry.is_file())
@@ -54,9 +51,6 @@ def publish(folder: Path, files: Mapping[str, bytes]) -> None:
     Args:
         folder: The target; an earlier run's folder is replaced.
         files: Contents by file name.
-
-    Raises:
-        DataError: If the folder may not be replaced or cannot be written.
     """
     check_folder(folder, files)
     folder = folder.absolute()

@@ -3,14 +3,11 @@
 `load` finds a dataset by name in a local folder, in the cache, or at its public source.
 """
 
-from gdkl.datasets.digest import content_digest, image_digest
+from gdkl.datasets.content import ImageSet, Table, content_digest, image_digest
 from gdkl.datasets.embedded import toy, toy_function
-from gdkl.datasets.image_registry import ImageInfo, describe_images, image_names
-from gdkl.datasets.image_set import ImageSet
 from gdkl.datasets.loading import fetch, load, load_images, locate
-from gdkl.datasets.registry import DatasetInfo, Origin, describe, names
+from gdkl.datasets.registry import DatasetInfo, ImageInfo, Origin, describe, describe_images, image_names, names
 from gdkl.datasets.splits import published_split
-from gdkl.datasets.table import Table
 from gdkl.numerics import cache_dir
 
 __all__ = [

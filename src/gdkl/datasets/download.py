@@ -1,82 +1,100 @@
-"""Fetching a public text file, checking what it says, and keeping it as a local table."""
+"""Downloading the public files of a dataset, checking their content, and storing it in the cache."""
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from pathlib import Path
 
-from gdkl.datasets.digest import content_digest
-from gdkl.datasets.registry import DatasetInfo
-from gdkl.datasets.store import DATA_VARIABLE, write_file
-from gdkl.datasets.text import parse_text
+from gdkl.datasets import registry
+from gdkl.datasets.files import DATA_VARIABLE, Arrays, check_digest, reason_of, write
+from gdkl.datasets.formats import FORMAT_ERRORS, parse
+from gdkl.datasets.registry import DatasetInfo, ImageInfo, PublicFile
 from gdkl.numerics import DataError, cache_dir
 
 #: Seconds without an answer after which an address counts as out of reach.
 TIMEOUT = 30.0
 
 
-def download(info: DatasetInfo) -> Path:
+def download(info: DatasetInfo | ImageInfo) -> Path:
     """Download a dataset into the cache, if its content is the recorded one.
 
-    Args:
-        info: A dataset that is not embedded.
-
-    Returns:
-        The path of the file in the cache.
+    Sets that come in the same archive, such as the two parts of CIFAR-10, are stored together.
 
     Raises:
         DataError: If no source is known, none answers, or the content differs; nothing is stored then.
     """
-    if info.text is None:
+    if info.download is None:
         raise DataError(f"No verified download of the dataset {info.name!r} is known ({info.source}). {_ways(info)}")
-    url, content = first_answer(info.name, info.text.urls, _ways(info))
+    found = [_fetch(info, file) for file in info.download.files]
+    # Two views of one file, such as a table with one or two targets, are stored once.
+    together = [
+        other
+        for other in registry.entries().values()
+        if other.download is not None
+        and other.download.files == info.download.files
+        and (other.name == info.name or other.file != info.file)
+    ]
+    for other, (X, y) in [(other, _checked(found, other)) for other in together]:
+        write(X, y, other)
+    return cache_dir() / f"{info.file}.npz"
+
+
+def _checked(found: list[tuple[str, bytes]], info: DatasetInfo | ImageInfo) -> Arrays:
+    """All arrays of the public files, if those of the dataset have the recorded digest."""
+    came_from = f"It came from {' and '.join(url for url, _ in found)}"
     try:
-        X, targets = parse_text(content, info.text, info)
-    except DataError as error:
-        raise DataError(f"{error} It came from {url}; nothing was stored. {_ways(info)}") from error
-    used = len(info.target_names)
-    digest = content_digest(X, targets[:, 0] if used == 1 else targets[:, :used])
-    if digest != info.digest:
+        X, y = parse([content for _, content in found], info)
+    except FORMAT_ERRORS as error:
         raise DataError(
-            f"{url} does not hold the dataset {info.name!r}: {X.shape[0]} x {X.shape[1]} values with the "
-            f"SHA-256 {digest[:12]}… and not {info.digest[:12]}…; nothing was stored. {_ways(info)}"
+            f"The public file of {info.name!r} cannot be read: {reason_of(error)}. {came_from}; nothing was stored. "
+            f"{_ways(info)}"
+        ) from error
+    used = y
+    if isinstance(info, DatasetInfo):
+        count = len(info.target_names)
+        used = y[:, 0] if count == 1 else y[:, :count]
+    wrong = check_digest(X, used, info)
+    if wrong is not None:
+        raise DataError(
+            f"The public file does not hold the dataset {info.name!r}: {wrong}. {came_from}; nothing was stored. "
+            f"{_ways(info)}"
         )
-    return write_file(cache_dir(), X, targets, info)
+    return X, y
 
 
-def first_answer(name: str, urls: tuple[str, ...], ways: str) -> tuple[str, bytes]:
-    """The first address that answers, and what it says.
-
-    Args:
-        name: The dataset, for the error message.
-        urls: Addresses of the same file, tried in order.
-        ways: How else to provide it, for the error message.
-
-    Raises:
-        DataError: If none answers.
-    """
+def _fetch(info: DatasetInfo | ImageInfo, file: PublicFile) -> tuple[str, bytes]:
+    """The first address that answers and its content, if its checksum is the published one."""
     import pooch  # noqa: PLC0415  (it pulls in an HTTP library, which a local file does not need)
 
-    fetch = pooch.HTTPDownloader(timeout=TIMEOUT)
+    get = pooch.HTTPDownloader(timeout=TIMEOUT)
     reasons: list[str] = []
-    for url in urls:
-        # The raw text never enters the cache: only a table that was checked does.
+    for url in file.urls:
+        # The raw file never enters the cache: only content that was checked does.
         with tempfile.TemporaryDirectory(prefix="gdkl-") as folder:
             target = Path(folder) / "download"
             try:
-                fetch(url, str(target), None)
-                return url, target.read_bytes()
+                get(url, str(target), None)
+                content = target.read_bytes()
             except OSError as error:  # what the HTTP library raises for lost connections and 404s alike
-                reason = " ".join(str(error).split())
-                # A lost connection is told at length, with the address cut to pieces; its kind says as much.
+                reason = reason_of(error)
+                # A lost connection is described at length, with the address cut to pieces; its kind says as much.
                 reasons.append(reason if len(reason) < 160 else f"{url} did not answer: {type(error).__name__}")
-    raise DataError(f"The dataset {name!r} could not be downloaded ({reasons[0]}). {ways}")
+                continue
+        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if file.md5 not in (None, found):
+            raise DataError(
+                f"{url} is not the published file: {len(content)} bytes with the MD5 {found[:12]}… and not "
+                f"{file.md5}; nothing was stored. {_ways(info)}"
+            )
+        return url, content
+    raise DataError(f"The dataset {info.name!r} could not be downloaded ({reasons[0]}). {_ways(info)}")
 
 
-def _ways(info: DatasetInfo) -> str:
+def _ways(info: DatasetInfo | ImageInfo) -> str:
     """How to provide a file by hand."""
+    arrays = " (arrays X and y)" if isinstance(info, DatasetInfo) else ""
     return (
-        f"Provide {info.file}.npz (arrays X and y) yourself in one of three ways: pass data_dir= "
-        "(--data-dir) a folder that holds it, "
-        f"set {DATA_VARIABLE} to such a folder, or put it into the cache folder {cache_dir()}."
+        f"Provide {info.file_names}{arrays} yourself in one of three ways: pass data_dir= (--data-dir) a folder that "
+        f"holds it, set {DATA_VARIABLE} to such a folder, or put it into the cache folder {cache_dir()}."
     )

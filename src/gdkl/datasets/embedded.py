@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.datasets import load_diabetes
 
+from gdkl.datasets.content import FloatArray, Table
 from gdkl.datasets.registry import describe
-from gdkl.datasets.store import make_table
-from gdkl.datasets.table import FloatArray, Table
 from gdkl.numerics import OptionError
 
 
@@ -16,12 +14,6 @@ def toy_function(x: ArrayLike) -> FloatArray:
     """The noise-free target of the paper's one-dimensional example.
 
     f(x) = 0.6 − exp(−(x − 2)²) − exp(−(x − 6)² / 10) − 1 / (x² + 1)
-
-    Args:
-        x: Where to evaluate it, any shape.
-
-    Returns:
-        Values of the same shape.
 
     Example:
         >>> toy_function([0.0, 2.0]).round(4)
@@ -39,12 +31,6 @@ def toy(n: int = 800, *, seed: int = 0, noise_variance: float = 0.05) -> Table:
         seed: Which draw.
         noise_variance: Variance of the Gaussian noise on the target.
 
-    Returns:
-        A table with ``X`` of shape ``(n, 1)``.
-
-    Raises:
-        OptionError: If a number is out of range.
-
     Example:
         >>> X, y, *_ = toy(5, seed=1)
         >>> X.shape, y.shape
@@ -58,15 +44,17 @@ def toy(n: int = 800, *, seed: int = 0, noise_variance: float = 0.05) -> Table:
     rng = np.random.default_rng(seed)
     x = rng.uniform(-2.0, 12.0, size=n)
     y = toy_function(x) + np.sqrt(noise_variance) * rng.standard_normal(n)
-    return make_table(x[:, None], y, describe("toy"))
+    return _table(x[:, None], y, "toy")
 
 
 def diabetes() -> Table:
-    """The diabetes table that comes with scikit-learn, in its original units.
+    """The diabetes table that comes with scikit-learn, in its original units."""
+    from sklearn.datasets import load_diabetes  # noqa: PLC0415  (no other dataset needs scikit-learn)
 
-    Example:
-        >>> diabetes()
-        <Table diabetes: 442 rows, 10 features, target progression>
-    """
     X, y = load_diabetes(return_X_y=True, scaled=False)
-    return make_table(np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), describe("diabetes"))
+    return _table(np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), "diabetes")
+
+
+def _table(X: FloatArray, y: FloatArray, name: str) -> Table:
+    info = describe(name)
+    return Table(X, y, info.feature_names, info.target_names[0], name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -17,12 +17,7 @@ _NUMBERED = re.compile(r"([a-zA-Z_]*)(\d+)\.\.\1(\d+)")
 
 
 class Origin(StrEnum):
-    """How a dataset comes to the user.
-
-    Example:
-        >>> Origin("embedded") is Origin.EMBEDDED
-        True
-    """
+    """How a dataset comes to the user."""
 
     DOWNLOAD = "download"
     """From its public source on first use, unless a local file is there."""
@@ -35,90 +30,130 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True)
-class TextSource:
-    """A public text file and how to read it.
-
-    The columns are the features, then the targets, in the order of the dataset; columns after these are
-    ignored, and so are rows without a value.
+class PublicFile:
+    """A public file.
 
     Attributes:
         urls: Addresses of the same file, tried in order.
-        delimiter: What stands between two values; `None` is any run of blanks.
-        header_lines: Lines before the first row.
-        single_precision: Whether the features are rounded to float32, as in the copy that was recorded.
+        md5: As its authors publish it; None where they do not. The dataset's SHA-256 is checked in any case.
     """
 
     urls: tuple[str, ...]
-    delimiter: str | None = None
-    header_lines: int = 0
-    single_precision: bool = False
+    md5: str | None = None
 
 
 @dataclass(frozen=True)
-class DatasetInfo:
+class Download:
+    """Public files and how to read them.
+
+    Attributes:
+        format: Which reader of `gdkl.datasets.formats`.
+        files: What to download, in the order that the reader takes.
+        layout: Keywords of the reader.
+    """
+
+    format: str
+    files: tuple[PublicFile, ...]
+    layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Info:
     """What is known of a dataset without loading it.
 
     Attributes:
         name: Name to load it by.
-        rows: Number of rows.
-        feature_names: Names of the columns of ``X``.
-        target_names: Names of the targets.
-        source: Where the numbers come from.
+        rows: Number of rows or images.
+        source: Where the content comes from.
         licence: Terms of use, as far as they are stated.
         citation: Work to cite.
         note: What to know before use; may be empty.
-        embedded: Whether the library brings it along.
-        digest: SHA-256 of the content (see `content_digest`); empty for embedded datasets.
+        digest: SHA-256 of the content (`content_digest`, `image_digest`); empty for what comes with the library.
         file: Name of the local file, without its ending.
-        file_targets: Names of all targets that the file holds, those of ``target_names`` first.
-        text: The public text file; `None` where no verified one is known.
+        parts: Local files, without ending, that together hold the same.
+        download: The public files; None where no verified ones are known.
     """
 
     name: str
     rows: int
-    feature_names: tuple[str, ...]
-    target_names: tuple[str, ...]
     source: str
     licence: str
     citation: str
     note: str
-    embedded: bool
     digest: str
     file: str
+    parts: tuple[str, ...]
+    download: Download | None
+
+    @property
+    def origin(self) -> Origin:
+        """How the dataset comes to the user."""
+        if not self.digest:
+            return Origin.EMBEDDED
+        return Origin.FILE if self.download is None else Origin.DOWNLOAD
+
+    @property
+    def file_names(self) -> str:
+        """The local files that would do, in words."""
+        parts = " and ".join(f"{name}.npz" for name in self.parts)
+        return parts if self.parts == (self.file,) else f"{self.file}.npz, or {parts}"
+
+
+@dataclass(frozen=True)
+class DatasetInfo(Info):
+    """What is known of a table: beside what `Info` has, its columns.
+
+    Attributes:
+        feature_names: Names of the columns of ``X``.
+        target_names: Names of the targets.
+        file_targets: Names of all targets that the file holds, those of ``target_names`` first.
+    """
+
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
     file_targets: tuple[str, ...]
-    text: TextSource | None
 
     @property
     def columns(self) -> int:
         """Number of features."""
         return len(self.feature_names)
 
-    @property
-    def origin(self) -> Origin:
-        """How the dataset comes to the user."""
-        if self.embedded:
-            return Origin.EMBEDDED
-        return Origin.FILE if self.text is None else Origin.DOWNLOAD
+
+@dataclass(frozen=True)
+class ImageInfo(Info):
+    """What is known of a set of images: beside what `Info` has, shapes and classes.
+
+    Attributes:
+        shape: Channels, height and width of each image.
+        class_names: One name per class.
+    """
+
+    shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
 
 
 def names() -> tuple[str, ...]:
-    """Names of all datasets, those of the paper first.
+    """Names of all tables, those of the paper first.
 
     Example:
         >>> names()[:3]
         ('boston', 'concrete', 'energy')
     """
-    return tuple(entries())
+    return tuple(name for name, info in entries().items() if isinstance(info, DatasetInfo))
+
+
+def image_names() -> tuple[str, ...]:
+    """Names of all sets of images.
+
+    Example:
+        >>> image_names()[:2]
+        ('cifar10', 'cifar10-test')
+    """
+    return tuple(name for name, info in entries().items() if isinstance(info, ImageInfo))
 
 
 def describe(name: str) -> DatasetInfo:
-    """What is known of a dataset without loading it: size, source, licence, citation.
-
-    Args:
-        name: One of `names`.
-
-    Raises:
-        OptionError: If there is no such dataset.
+    """What is known of a table without loading it: size, source, licence, citation.
 
     Example:
         >>> info = describe("concrete")
@@ -127,6 +162,28 @@ def describe(name: str) -> DatasetInfo:
         >>> info.origin
         <Origin.DOWNLOAD: 'download'>
     """
+    info = entries().get(name)
+    if not isinstance(info, DatasetInfo):
+        raise OptionError(f"There is no dataset {name!r}: use one of {', '.join(names())}.")
+    return info
+
+
+def describe_images(name: str) -> ImageInfo:
+    """What is known of a set of images without loading it: size, classes, source, licence, citation.
+
+    Example:
+        >>> info = describe_images("cifar100")
+        >>> info.rows, info.shape, len(info.class_names)
+        (50000, (3, 32, 32), 100)
+    """
+    info = entries().get(name)
+    if not isinstance(info, ImageInfo):
+        raise OptionError(f"There is no set of images {name!r}: use one of {', '.join(image_names())}.")
+    return info
+
+
+def describe_any(name: str) -> DatasetInfo | ImageInfo:
+    """What is known of a table or a set of images."""
     known = entries()
     if name not in known:
         raise OptionError(f"There is no dataset {name!r}: use one of {', '.join(known)}.")
@@ -134,49 +191,51 @@ def describe(name: str) -> DatasetInfo:
 
 
 @cache
-def entries() -> Mapping[str, DatasetInfo]:
+def entries() -> Mapping[str, DatasetInfo | ImageInfo]:
     """All entries of the registry file, by name and in its order."""
     text = resources.files("gdkl.datasets").joinpath("registry.toml").read_text(encoding="utf-8")
     return parse_registry(tomllib.loads(text))
 
 
-def parse_registry(raw: Mapping[str, Mapping[str, Any]]) -> dict[str, DatasetInfo]:
-    """Turn the plain tables of a registry file into entries.
-
-    A table with ``file = "other"`` is a second view of that dataset's file and inherits what it does not
-    state itself.
+def parse_registry(raw: Mapping[str, Mapping[str, Any]]) -> dict[str, DatasetInfo | ImageInfo]:
+    """Turn the plain tables of a registry file into entries; ``like = "other"`` inherits what is not stated.
 
     Example:
         >>> raw = {"tiny": {"rows": 2, "features": "x1..x3", "targets": ["y"], "source": "", "licence": "",
-        ...                 "citation": "", "digest": ""}}
+        ...                 "citation": ""}}
         >>> parse_registry(raw)["tiny"].feature_names
         ('x1', 'x2', 'x3')
     """
-    return {name: _entry(name, {**raw.get(table.get("file", ""), {}), **table}) for name, table in raw.items()}
+    return {name: _entry(name, _inherit(raw, table)) for name, table in raw.items()}
 
 
-def _entry(name: str, table: Mapping[str, Any]) -> DatasetInfo:
+def _inherit(raw: Mapping[str, Mapping[str, Any]], table: Mapping[str, Any]) -> dict[str, Any]:
+    above = raw.get(table.get("like", ""), {})
+    download = {**above.get("download", {}), **table.get("download", {})}
+    return {**above, **table, **({"download": download} if download else {})}
+
+
+def _entry(name: str, table: Mapping[str, Any]) -> DatasetInfo | ImageInfo:
+    file = table.get("file", name)
+    common: dict[str, Any] = {key: table[key] for key in ("rows", "source", "licence", "citation")}
+    common |= {"name": name, "note": table.get("note", ""), "digest": table.get("digest", ""), "file": file}
+    common |= {"parts": tuple(table.get("parts", (file,))), "download": _download(**table.get("download", {}))}
+    if "shape" in table:
+        channels, height, width = table["shape"]
+        return ImageInfo(**common, shape=(channels, height, width), class_names=tuple(table["classes"]))
     targets = tuple(table["targets"])
-    text = table.get("text")
     return DatasetInfo(
-        name=name,
-        rows=table["rows"],
+        **common,
         feature_names=_feature_names(table["features"]),
         target_names=targets,
-        source=table["source"],
-        licence=table["licence"],
-        citation=table["citation"],
-        note=table.get("note", ""),
-        embedded=table.get("embedded", False),
-        digest=table.get("digest", ""),
-        file=table.get("file", name),
         file_targets=tuple(table.get("file_targets", targets)),
-        text=None if text is None else _text_source(**text),
     )
 
 
-def _text_source(urls: list[str], **layout: Any) -> TextSource:
-    return TextSource(tuple(urls), **layout)
+def _download(format: str | None = None, files: list[dict[str, Any]] | None = None, **layout: Any) -> Download | None:
+    if format is None:
+        return None
+    return Download(format, tuple(PublicFile(tuple(file["urls"]), file.get("md5")) for file in files or ()), layout)
 
 
 def _feature_names(features: str | list[str]) -> tuple[str, ...]:

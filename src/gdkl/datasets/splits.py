@@ -23,9 +23,6 @@ def published_split(n: int, seed: int, train_fraction: float = 0.9) -> tuple[NDA
     Returns:
         Indices of the training rows and of the test rows.
 
-    Raises:
-        OptionError: If a part would be empty or the seed is out of range.
-
     Example:
         >>> train, test = published_split(10, seed=0)
         >>> train, test

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import roc_auc_score
 
 from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import ClassPredictive, FloatArray, class_index
@@ -33,12 +32,7 @@ _BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
 
 class OodScore(StrEnum):
-    """What tells images, or rows, of another kind from those that the model knows.
-
-    Example:
-        >>> OodScore("entropy") is OodScore.ENTROPY
-        True
-    """
+    """By which score out-of-distribution rows or images are detected."""
 
     ENTROPY = "entropy"
     """Entropy of the class probabilities."""
@@ -48,7 +42,7 @@ class OodScore(StrEnum):
 
 
 class CalibrationBins(NamedTuple):
-    """Predictions by confidence: one entry a bin of width 1 / bins, empty bins as NaN.
+    """Predictions by confidence: one entry per bin of width 1 / bins, empty bins as NaN.
 
     Attributes:
         edges: Ends of the bins, ``(bins + 1,)``.
@@ -151,20 +145,13 @@ def entropy(probs: Probabilities) -> FloatArray:
 
 
 def ood_auroc(inside: Probabilities, outside: Probabilities, by: OodScore | str = OodScore.ENTROPY) -> float:
-    """Probability that a row of another kind looks more uncertain than one of the known kind; 0.5 is chance.
+    """AUROC of entropy or variance for out-of-distribution detection; 0.5 is chance.
 
     Args:
-        inside: For rows of the known kind: a prediction, or its class probabilities ``(n, classes)`` for "entropy", or
+        inside: For in-distribution rows: a prediction, or its class probabilities ``(n, classes)`` for "entropy", or
             its latent variances ``(n,)`` or ``(n, classes)`` for "variance".
-        outside: The same for rows of another kind.
+        outside: The same for out-of-distribution rows.
         by: "entropy" or "variance".
-
-    Returns:
-        The area under the receiver operating characteristic.
-
-    Raises:
-        DataError: If the arrays cannot be scored.
-        OptionError: If there is no such score.
 
     Example:
         >>> ood_auroc([[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5]])
@@ -172,6 +159,8 @@ def ood_auroc(inside: Probabilities, outside: Probabilities, by: OodScore | str 
         >>> ood_auroc([0.1, 0.3], [0.2, 0.4], by="variance")
         0.75
     """
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415  (slow to import)
+
     if by not in tuple(OodScore):
         raise OptionError(f"by={by!r} is not known: use {' or '.join(repr(str(score)) for score in OodScore)}.")
     uncertainty = entropy if by == OodScore.ENTROPY else _mean_variance
@@ -200,23 +189,13 @@ def class_summary(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BINS)
 
 
 def check_classification(probs: Probabilities, labels: ArrayLike) -> tuple[FloatArray, IntArray]:
-    """Probabilities and labels as arrays that fit each other.
-
-    Raises:
-        DataError: If they do not; the message says what to change.
-
-    Example:
-        >>> check_classification([[0.5, 0.5]], [2])
-        Traceback (most recent call last):
-        ...
-        gdkl.numerics.errors.DataError: labels must lie in 0 … 1, the columns of probs; got 2.
-    """
+    """Probabilities and labels as arrays that fit each other; a `DataError` says what to change if they do not."""
     p = _check_probs(probs)
     y = np.asarray(labels)
     if isinstance(probs, ClassPredictive):
         y = class_index(probs.classes, y)
     if y.shape != (len(p),):
-        raise DataError(f"labels must be one a row of probs, shape ({len(p)},); got {y.shape}.")
+        raise DataError(f"labels must be one per row of probs, shape ({len(p)},); got {y.shape}.")
     if y.dtype.kind not in "biu":
         raise DataError(f"labels must be whole numbers, the columns of probs; got {y.dtype}: encode the classes first.")
     y = y.astype(np.int64)
@@ -234,7 +213,7 @@ def _check_probs(probs: Probabilities) -> FloatArray:
     except (TypeError, ValueError) as error:
         raise DataError(f"probs must be an array of numbers: {error}") from error
     if p.ndim == 1:
-        raise DataError("probs must have a column a class: for two classes pass np.column_stack([1 - p, p]).")
+        raise DataError("probs must have a column per class: for two classes pass np.column_stack([1 - p, p]).")
     if p.ndim != 2 or p.shape[1] < 2:
         raise DataError(f"probs must have shape (n, classes) with two classes or more; got {p.shape}.")
     if len(p) == 0:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import FloatArray, Predictive
@@ -58,6 +57,8 @@ def mae(predictive: Predictive, y: ArrayLike) -> float:
 
 def _expected_absolute(mean: FloatArray, std: FloatArray) -> FloatArray:
     """E|Z| for Z ~ N(mean, std²)."""
+    from scipy.special import ndtr  # noqa: PLC0415  (slow to import)
+
     ratio = mean / std
     density = np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
     return 2 * std * density + mean * (2 * ndtr(ratio) - 1)

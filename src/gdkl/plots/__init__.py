@@ -4,13 +4,16 @@ Every function draws on a panel that it is passed, or makes a figure of its own;
 state, so all of them work without a display: ``ax.figure.savefig("picture.png")``.
 """
 
-from gdkl.plots.bands import predictive_band
-from gdkl.plots.class_reliability import confidence_histogram, reliability_diagram, reliability_figure
-from gdkl.plots.comparison import bands_figure
-from gdkl.plots.reliability import calibration, coverage_curve
+from gdkl.plots.bands import bands_figure, predictive_band
+from gdkl.plots.reliability import (
+    calibration,
+    confidence_histogram,
+    coverage_curve,
+    reliability_diagram,
+    reliability_figure,
+)
 from gdkl.plots.style import METHOD_COLORS, color_cycle, new_figure
-from gdkl.plots.toy import DOMAIN, GAP, NOISE_VARIANCE, ToyExample, in_region, label_informed, toy_example
-from gdkl.plots.toy_figure import toy_figure
+from gdkl.plots.toy import DOMAIN, GAP, NOISE_VARIANCE, ToyExample, in_region, label_informed, toy_example, toy_figure
 from gdkl.plots.training import history
 
 __all__ = [

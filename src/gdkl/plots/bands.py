@@ -1,16 +1,21 @@
-"""A prediction along one axis: mean and bands, beside the data and the truth."""
+"""Predictions along one axis: mean and bands, beside the data and the truth; several models side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from gdkl.numerics import DataError, OptionError
-from gdkl.plots.style import BLUE, GREY, INK, PALE, dress
+from gdkl.plots.style import BLUE, GREY, INK, PALE, color_cycle, dress, new_figure
 from gdkl.predictive import FloatArray, Predictive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Opacity of the outermost band; the bands within lie on top of it and come out darker.
 _BAND_ALPHA = 0.22
@@ -52,12 +57,7 @@ def predictive_band(
     Returns:
         The panel that was drawn on.
 
-    Raises:
-        DataError: If positions and predictions differ in number, or there are several outputs.
-
     Example:
-        >>> import numpy as np
-        >>> from gdkl.plots import new_figure
         >>> x = np.linspace(0, 1, 5)
         >>> p = Predictive.gaussian(mean=x, variance=np.ones(5), latent_variance=np.full(5, 0.5))
         >>> ax = predictive_band(new_figure(4, 3).add_subplot(), x, p, observed=([0.2], [0.4]))
@@ -67,7 +67,7 @@ def predictive_band(
     positions = np.asarray(x, dtype=np.float64).ravel()
     if predictive.mean.size != positions.size:
         raise DataError(
-            f"x has {positions.size} positions and the prediction has shape {predictive.shape}: give one position a "
+            f"x has {positions.size} positions and the prediction has shape {predictive.shape}: give one position per "
             "prediction of one output."
         )
     if not levels or not all(0 < level < 1 for level in levels):
@@ -106,17 +106,77 @@ def draw_truth(ax: Axes, x: ArrayLike, y: ArrayLike) -> None:
     ax.plot(positions[order], values, color=INK, linewidth=1.2, linestyle=(0, (4, 2.5)), label="truth", zorder=4)
 
 
-def draw_points(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str) -> None:
-    """Observations as small points that let the bands shine through."""
-    ax.plot(
-        np.asarray(x).ravel(),
-        np.asarray(y).ravel(),
-        linestyle="none",
-        marker="o",
-        markersize=2.6,
-        markeredgewidth=0,
-        color=GREY,
-        alpha=0.65,
-        label=label,
-        zorder=2,
-    )
+def draw_points(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, **look: Any) -> None:
+    """Observations as small points, by default translucent."""
+    look = {"color": GREY, "alpha": 0.65, "zorder": 2, "markersize": 2.6, "markeredgewidth": 0} | look
+    ax.plot(np.asarray(x).ravel(), np.asarray(y).ravel(), linestyle="none", marker="o", label=label, **look)
+
+
+def bands_figure(
+    x: ArrayLike,
+    predictions: Mapping[str, Predictive],
+    *,
+    observed: tuple[ArrayLike, ArrayLike],
+    truth: tuple[ArrayLike, ArrayLike] | None = None,
+    gap: tuple[float, float] | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> Figure:
+    """Predictive bands of several models in panels with common axes, two in a row.
+
+    Args:
+        x: Positions of the predictions.
+        predictions: Predictions by model.
+        observed: Positions and values of the training data.
+        truth: Positions and values of the function behind it.
+        gap: A region without data, shaded.
+        notes: A few words for a model's title, such as a score.
+
+    Example:
+        >>> x = np.linspace(0, 1, 5)
+        >>> p = Predictive.gaussian(x, np.ones(5), np.ones(5))
+        >>> [ax.get_title(loc="left") for ax in bands_figure(x, {"GP": p, "DKL": p}, observed=(x, x)).axes]
+        ['GP', 'DKL']
+    """
+    if not predictions:
+        raise DataError("bands_figure needs at least one prediction: pass {name: predictive}.")
+    columns = min(2, len(predictions))
+    rows = math.ceil(len(predictions) / columns)
+    figure = new_figure(5.4 * columns, 0.45 + 2.75 * rows)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    colors = color_cycle(predictions)
+    panels = list(grid.ravel())
+    for index, (name, predictive) in enumerate(predictions.items()):
+        note = "" if notes is None else notes.get(name, "")
+        predictive_band(
+            panels[index],
+            x,
+            predictive,
+            observed=observed,
+            truth=truth,
+            gap=gap,
+            color=colors[name],
+            title=f"{name}   {note}".rstrip(),
+            xlabel="x" if index >= len(predictions) - columns else None,
+            ylabel="y" if index % columns == 0 else None,
+        )
+    for panel in panels[len(predictions) :]:
+        panel.remove()
+    values = np.asarray(observed[1], dtype=np.float64)
+    margin = 0.3 * float(np.ptp(values))
+    # One model's wild band must not squeeze the others' panels.
+    panels[0].set_ylim(float(values.min()) - margin, float(values.max()) + margin)
+    positions = np.asarray(x, dtype=np.float64)
+    panels[0].set_xlim(float(positions.min()), float(positions.max()))
+    _shared_legend(figure)
+    return figure
+
+
+def _shared_legend(figure: Figure) -> None:
+    from matplotlib.artist import setp  # noqa: PLC0415  (slow to import)
+
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
+    for handle, original, label in zip(legend.legend_handles, handles, labels, strict=True):
+        # It speaks for all panels, so it takes no model's colour.
+        if handle is not None and label not in ("truth", "data"):
+            setp(handle, color=GREY, alpha=original.get_alpha())

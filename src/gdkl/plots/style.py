@@ -1,4 +1,4 @@
-"""How every picture looks: one palette that colour-blind readers can tell apart, and one dress for all axes.
+"""How every picture looks: one palette safe for colour-blind readers, one style for all axes.
 
 Nothing here touches matplotlib's global state: figures are plain `Figure` objects, which need no display.
 """
@@ -6,10 +6,11 @@ Nothing here touches matplotlib's global state: figures are plain `Figure` objec
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # The palette of Okabe and Ito.
 BLUE: Final = "#0072B2"
@@ -58,6 +59,8 @@ def new_figure(width: float, height: float) -> Figure:
         >>> new_figure(4, 3).get_size_inches()
         array([4., 3.])
     """
+    from matplotlib.figure import Figure  # noqa: PLC0415  (slow to import)
+
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
 
 
@@ -84,6 +87,15 @@ def dress(ax: Axes, *, title: str | None = None, xlabel: str | None = None, ylab
     if ylabel is not None:
         ax.set_ylabel(ylabel, fontsize=FONT_SIZE, color=INK)
     return ax
+
+
+def percent_axes(ax: Axes) -> None:
+    """Axes that show parts of one as percentages."""
+    from matplotlib.ticker import PercentFormatter  # noqa: PLC0415
+
+    ax.set_xlim(0, 1)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
 
 
 def add_legend(ax: Axes, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""The paper's illustrative example in numbers: what a guide wants a student to believe about held-out points.
+"""The paper's illustrative example and its Figure 1: the target that a guide gives a student at held-out points.
 
 A Gaussian process fitted on D1 believes p(f | x, D1) at a point of D2. Conditioning that marginal on the point's own
 noisy label gives p(f | x, y, D1), the Gaussian that guides the student: near the truth and tight where D1 says
@@ -8,14 +8,20 @@ enough, near the label and as wide as the noise where D1 says nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gdkl.datasets import toy, toy_function
-from gdkl.estimators import GPRegressor
 from gdkl.numerics import DataError, OptionError
+from gdkl.plots.bands import draw_points, draw_truth, predictive_band, shade_gap
+from gdkl.plots.style import BLUE, FONT_SIZE, GREY, add_legend, dress, new_figure
 from gdkl.predictive import FloatArray, Predictive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Where the paper takes the points of D1 away.
 GAP = (4.0, 8.0)
@@ -25,6 +31,9 @@ DOMAIN = (-2.0, 12.0)
 NOISE_VARIANCE = 0.05
 
 _GRID_POINTS = 400
+
+#: Half width of a central 90 % interval in standard deviations: the normal quantile of 0.95.
+_WIDTH_90 = 1.6448536269514722
 
 
 def label_informed(
@@ -37,15 +46,9 @@ def label_informed(
 
     Args:
         mean: Means μ.
-        variance: Variances s² of the function, without noise, same shape.
-        y: Noisy labels, same shape.
-        noise_variance: Variance σ² of the labels' noise.
-
-    Returns:
-        Means and variances.
-
-    Raises:
-        DataError: If a variance is negative or the noise is not positive.
+        variance: Variances s² of the function, without noise.
+        y: Noisy labels.
+        noise_variance: Variance σ² of their noise.
 
     Example:
         >>> label_informed([0.0, 0.0], [1.0, 0.0], [1.0, 1.0], noise_variance=1.0)
@@ -123,14 +126,13 @@ def toy_example(n: int = 800, *, seed: int = 0, gap: tuple[float, float] = GAP) 
         seed: Which draw and split.
         gap: Region that D1 has no points in.
 
-    Raises:
-        OptionError: If there are too few points to fit anything.
-
     Example:
         >>> example = toy_example(120, seed=1)
         >>> len(example.x2), bool(((example.x1 >= 4) & (example.x1 <= 8)).any())
         (60, False)
     """
+    from gdkl.estimators import GPRegressor  # noqa: PLC0415  (slow to import)
+
     if n < 20:
         raise OptionError(f"n={n} is too few for the toy example: use at least 20.")
     table = toy(n, seed=seed, noise_variance=NOISE_VARIANCE)
@@ -159,4 +161,82 @@ def toy_example(n: int = 800, *, seed: int = 0, gap: tuple[float, float] = GAP) 
         target_variance=target_variance,
         noise_variance=noise,
         gap=gap,
+    )
+
+
+def toy_figure(example: ToyExample | None = None) -> Figure:
+    """The paper's Figure 1: what is known from D1, and what a guide makes of the labels of D2.
+
+    Left: D1 with its gap, the target function and p(f | x, D1). Right: D2 and, for each of its points, the Gaussian
+    p(f | x, y, D1) as a mean with a 90 % bar.
+
+    Args:
+        example: The numbers; None computes those of the paper's setting.
+
+    Example:
+        >>> figure = toy_figure(toy_example(120, seed=1))
+        >>> len(figure.axes)
+        2
+    """
+    example = toy_example() if example is None else example
+    figure = new_figure(11, 4.1)
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    _draw_posterior(left, example)
+    _draw_targets(right, example)
+    values = np.concatenate([example.y1, example.y2])
+    margin = 0.08 * float(np.ptp(values))
+    # The posterior may leave the picture in the gap: what matters is where the data is.
+    left.set_ylim(float(values.min()) - margin, float(values.max()) + 3.5 * margin)
+    left.set_xlim(float(example.grid[0]), float(example.grid[-1]))
+    for ax in (left, right):
+        _name_gap(ax, example.gap)
+        add_legend(ax, loc="upper center", ncols=5, columnspacing=1.2, handlelength=1.6)
+    return figure
+
+
+def _draw_posterior(ax: Axes, example: ToyExample) -> None:
+    p = example.posterior
+    latent = Predictive.gaussian(p.mean, p.latent_variance, p.latent_variance)
+    predictive_band(
+        ax,
+        example.grid,
+        latent,
+        truth=(example.grid, example.truth),
+        gap=example.gap,
+        label=r"$p(f\mid x, D_1)$",
+        title=r"Belief from $D_1$ alone: unsure in the gap",
+    )
+    draw_points(ax, example.x1, example.y1, label=r"$D_1$")
+
+
+def _draw_targets(ax: Axes, example: ToyExample) -> None:
+    shade_gap(ax, example.gap)
+    draw_points(ax, example.x2, example.y2, label=r"$D_2$")
+    half = _WIDTH_90 * np.sqrt(example.target_variance)
+    ax.vlines(
+        example.x2,
+        example.target_mean - half,
+        example.target_mean + half,
+        color=BLUE,
+        alpha=0.3,
+        linewidth=1.1,
+        label="90 % interval",
+        zorder=2,
+    )
+    draw_points(
+        ax, example.x2, example.target_mean, label=r"$p(f_*\mid x_*, y_*, D_1)$", color=BLUE, alpha=1.0, zorder=3
+    )
+    draw_truth(ax, example.grid, example.truth)
+    dress(ax, title=r"Targets for $D_2$: sure where $D_1$ is, near the label in the gap", xlabel="x")
+
+
+def _name_gap(ax: Axes, gap: tuple[float, float]) -> None:
+    ax.annotate(
+        "no data in $D_1$",
+        xy=(sum(gap) / 2, 0.02),
+        xycoords=("data", "axes fraction"),
+        ha="center",
+        va="bottom",
+        fontsize=FONT_SIZE - 1,
+        color=GREY,
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
 
 from gdkl.numerics import DataError, OptionError
 from gdkl.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION, add_legend, dress, panel_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 #: Columns of a history that are not terms of the objective.
 _NOT_TERMS = ("step", "objective", "noise", "learning_rate", "scale")
@@ -43,14 +46,8 @@ def history(
         title: Of the panel.
         ax: Where to draw; None for a new figure.
 
-    Returns:
-        The panel; its figure is ``ax.figure``.
-
-    Raises:
-        DataError: If the table is empty or has no column ``step``.
-        OptionError: If a term is not in it.
-
     Example:
+        >>> import pandas as pd
         >>> frame = pd.DataFrame({"step": [1.0, 2.0], "objective": [3.0, 2.5], "ell": [2.0, 1.7], "kl": [1.0, 0.8]})
         >>> ax = history(frame)
         >>> ax.get_xlabel()

@@ -1,4 +1,4 @@
-"""What a classifier believes about new rows: a probability a class, and the latent functions behind it."""
+"""The predictive distribution of a classifier: a probability per class, and the latent functions behind it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gdkl.numerics import DataError, OptionError
-from gdkl.predictive.gaussian import FloatArray
+from gdkl.predictive.gaussian import FloatArray, RandomState, draws_from
 
 
 class ClassPredictive:
@@ -49,11 +49,7 @@ class ClassPredictive:
         self.probs: FloatArray = probs / probs.sum(axis=1, keepdims=True)
 
     def log_prob(self, y: ArrayLike) -> FloatArray:
-        """Log probability of each observed label, ``(m,)``.
-
-        Raises:
-            DataError: If a label is none of the classes, or there is not one a row.
-        """
+        """Log probability of each observed label, ``(m,)``."""
         index = class_index(self.classes, y)
         if index.shape != (len(self),):
             raise DataError(f"y has shape {np.shape(y)}: give one label for each of the {len(self)} rows.")
@@ -71,26 +67,17 @@ class ClassPredictive:
         """The most probable label of each row."""
         return self.classes[self.probs.argmax(axis=1)]
 
-    def sample(
-        self, n: int = 1, *, random_state: int | np.random.Generator | np.random.RandomState | None = None
-    ) -> NDArray[Any]:
+    def sample(self, n: int = 1, *, random_state: RandomState = None) -> NDArray[Any]:
         """Draw labels, each row independently of the others.
 
         Args:
-            n: Number of draws a row.
+            n: Number of draws per row.
             random_state: Seed or generator.
 
         Returns:
             Labels ``(n, m)``.
         """
-        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise OptionError(f"n={n!r} must be a whole number of at least 1.")
-        generator: np.random.Generator | np.random.RandomState
-        if isinstance(random_state, np.random.RandomState):
-            generator = random_state
-        else:
-            generator = np.random.default_rng(random_state)
-        level = generator.uniform(size=(n, len(self), 1))
+        level = draws_from(random_state, n).uniform(size=(n, len(self), 1))
         # The first class whose cumulative probability passes the level; the last is for what rounding leaves.
         passed = (self.probs.cumsum(axis=1) <= level).sum(axis=-1)
         return self.classes[np.minimum(passed, len(self.classes) - 1)]
@@ -110,9 +97,6 @@ class ClassPredictive:
 
 def class_index(classes: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
     """Number of each label's class.
-
-    Raises:
-        DataError: If a label is none of the classes.
 
     Example:
         >>> class_index(np.array(["a", "b"]), ["b", "a"])

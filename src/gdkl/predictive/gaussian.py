@@ -1,4 +1,4 @@
-"""What a regression model believes about new targets: one Gaussian a point, or a mixture of a few."""
+"""The predictive distribution of a regression model: one Gaussian per point, or a mixture of a few."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp, ndtr, ndtri
 
 from gdkl.numerics import DataError, OptionError
 
 FloatArray: TypeAlias = NDArray[np.float64]
+
+#: A seed or generator, as everywhere in scikit-learn and NumPy.
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 #: Halvings of a bracket: 60 leave less of it than a float64 resolves.
 _BISECTIONS = 60
@@ -52,7 +54,7 @@ class Predictive:
 
     @classmethod
     def gaussian(cls, mean: ArrayLike, variance: ArrayLike, latent_variance: ArrayLike) -> Predictive:
-        """A single Gaussian a point."""
+        """A single Gaussian per point."""
         return cls(np.asarray(mean)[None], np.asarray(variance)[None], np.asarray(latent_variance)[None])
 
     @property
@@ -91,6 +93,8 @@ class Predictive:
 
     def log_prob(self, y: ArrayLike) -> FloatArray:
         """Log density of each observed target, same shape as the targets."""
+        from scipy.special import logsumexp  # noqa: PLC0415  (slow to import)
+
         y = self._check_targets(y)
         squared = (y - self.component_means) ** 2 / self.component_variances
         log_densities = -0.5 * (squared + np.log(2 * np.pi * self.component_variances))
@@ -98,6 +102,8 @@ class Predictive:
 
     def cdf(self, y: ArrayLike) -> FloatArray:
         """Probability that a new observation is at most ``y``."""
+        from scipy.special import ndtr  # noqa: PLC0415
+
         y = self._check_targets(y)
         return ndtr((y - self.component_means) / np.sqrt(self.component_variances)).mean(axis=0)
 
@@ -108,13 +114,15 @@ class Predictive:
             q: One probability strictly between 0 and 1, or several.
 
         Returns:
-            Array of the targets' shape; for several probabilities, one such array stacked a probability.
+            Array of the targets' shape; for several probabilities, one such array per probability, stacked.
         """
         levels = _probabilities(q, "q")
         result = np.stack([self._quantile(float(level)) for level in levels])
         return result[0] if np.ndim(q) == 0 else result
 
     def _quantile(self, level: float) -> FloatArray:
+        from scipy.special import ndtri  # noqa: PLC0415
+
         candidates = self.component_means + ndtri(level) * np.sqrt(self.component_variances)
         low, high = candidates.min(axis=0), candidates.max(axis=0)
         if self.n_components == 1:
@@ -133,27 +141,19 @@ class Predictive:
         level = float(_probabilities(level, "level")[0])
         return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
 
-    def sample(
-        self, n: int = 1, *, random_state: int | np.random.Generator | np.random.RandomState | None = None
-    ) -> FloatArray:
+    def sample(self, n: int = 1, *, random_state: RandomState = None) -> FloatArray:
         """Draw observations, each point independently of the others.
 
         For draws that are correlated between points use the estimator's ``sample_y``.
 
         Args:
-            n: Number of draws a point.
+            n: Number of draws per point.
             random_state: Seed or generator.
 
         Returns:
             Array of shape ``(n, *shape)``.
         """
-        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise OptionError(f"n={n!r} must be a whole number of at least 1.")
-        generator: np.random.Generator | np.random.RandomState
-        if isinstance(random_state, np.random.RandomState):
-            generator = random_state
-        else:
-            generator = np.random.default_rng(random_state)
+        generator = draws_from(random_state, n)
         # A member of an ensemble speaks for all points of one draw, as one function would.
         member = (generator.uniform(size=n) * self.n_components).astype(int)
         noise = generator.standard_normal(size=(n, *self.shape))
@@ -172,9 +172,6 @@ class Predictive:
 
         Args:
             k: Number of the target, from 0; from the end if negative.
-
-        Raises:
-            OptionError: If there is no such target.
 
         Example:
             >>> p = Predictive.gaussian([[1.0, 2.0]], [[1.0, 4.0]], [[0.5, 3.0]])
@@ -203,6 +200,13 @@ class Predictive:
     def __repr__(self) -> str:
         kind = "Gaussian" if self.n_components == 1 else f"mixture of {self.n_components} Gaussians"
         return f"Predictive({kind} at {self.shape[0]} points, shape {self.shape})"
+
+
+def draws_from(random_state: RandomState, n: int) -> np.random.Generator | np.random.RandomState:
+    """What to draw from; refuses a number of draws that is none."""
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
+        raise OptionError(f"n={n!r} must be a whole number of at least 1.")
+    return random_state if isinstance(random_state, np.random.RandomState) else np.random.default_rng(random_state)
 
 
 def _probabilities(values: Any, name: str) -> FloatArray:

@@ -1,8 +1,6 @@
-"""Ways to look at an image when it is predicted: as it is, from behind, and from a little aside.
+"""Test-time augmentation: predictions averaged over an image, its mirror image and small shifts.
 
-A network that has seen a few images, each from one side, says other things about the mirror image of a new one. The
-mean of what it says about several views of an image is better and better calibrated than what it says about one, as
-with an ensemble, and costs no training.
+As with an ensemble, the mean over views is more accurate and better calibrated than one view; it costs no training.
 """
 
 from __future__ import annotations

@@ -1,0 +1,112 @@
+"""The rows of a cell: what is trained on, and what is scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gdkl import datasets
+from gdkl.experiments import draws
+from gdkl.experiments.spec import Cell
+from gdkl.numerics import OptionError
+
+#: Which training rows are held out for validation: one draw for all cells.
+_VALIDATION_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows to learn from, and rows to be scored on.
+
+    Attributes:
+        X: Training rows or images.
+        y: Their targets or labels.
+        X_test: Rows to be scored on.
+        y_test: Of them.
+        digest: SHA-256 of the training images; empty for tables.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    X_test: NDArray[Any]
+    y_test: NDArray[Any]
+    digest: str = ""
+
+
+def table(cell: Cell, data_dir: Path | None, validation: int) -> Part:
+    """A regression table, cut as the published code cuts it: nine tenths for training."""
+    X, y, *_ = datasets.load(cell.dataset, data_dir)
+    train, test = datasets.published_split(len(X), int(cell.split or 0))
+    train, test = _held_out(train, test, validation)
+    return Part(X[train], y[train], X[test], y[test])
+
+
+def bundled_classes(cell: Cell, data_dir: Path | None, validation: int) -> Part:
+    """A classification table that comes with scikit-learn; the training part is stratified."""
+    from sklearn import datasets as bundled  # noqa: PLC0415  (specs are read without scikit-learn)
+    from sklearn.model_selection import train_test_split  # noqa: PLC0415
+
+    if not isinstance(cell.size, float) or not 0 < cell.size < 1:
+        raise OptionError(f"size={cell.size!r} must be the part of the rows to train on, between 0 and 1.")
+    load = {
+        "digits": bundled.load_digits,
+        "wine": bundled.load_wine,
+        "breast_cancer": bundled.load_breast_cancer,
+    }[cell.dataset]
+    X, y = (np.asarray(array) for array in load(return_X_y=True))
+    train, test = train_test_split(np.arange(len(y)), train_size=cell.size, stratify=y, random_state=cell.split)
+    train, test = _held_out(np.asarray(train), np.asarray(test), validation)
+    return Part(X[train], y[train], X[test], y[test])
+
+
+def few_images(cell: Cell, data_dir: Path | None, validation: int) -> Part:
+    """A few labelled images: the paper's own, or drawn by a seed; validation images lie outside of the draw."""
+    if not isinstance(cell.size, int) or cell.size < 1:
+        raise OptionError(f"size={cell.size!r} must be a number of images of at least 1.")
+    if validation:
+        return _few_validation_images(cell, cell.size, data_dir, validation)
+    X, y, digest = draws.few_images(cell.dataset, cell.size, cell.split, data_dir)
+    test = draws.load_images(f"{cell.dataset}-test", data_dir)
+    return Part(X, y, test.X, test.y, digest)
+
+
+def _few_validation_images(cell: Cell, size: int, data_dir: Path | None, validation: int) -> Part:
+    """Neither the paper's images nor the test images take part where settings are chosen."""
+    if not isinstance(cell.split, int):
+        raise OptionError("settings are not chosen on the paper's own images: use --draws with a seed.")
+    images = draws.load_images(cell.dataset, data_dir)
+    _check_validation(validation, len(images.y))
+    held_out, rest = np.split(np.random.default_rng(cell.split).permutation(len(images.y)), [validation])
+    train = rest[draws.stratified_draw(images.y[rest], size, cell.split)]
+    X, y = images.X[train], images.y[train]
+    return Part(X, y, images.X[held_out], images.y[held_out], datasets.image_digest(X, y))
+
+
+def all_images(cell: Cell, data_dir: Path | None, validation: int) -> Part:
+    """All training images of a set; validation images are drawn with as many of each class."""
+    train = draws.load_images(cell.dataset, data_dir)
+    if validation:
+        _check_validation(validation, len(train.y))
+        held = draws.stratified_draw(train.y, validation, _VALIDATION_SEED)
+        kept = np.setdiff1d(np.arange(len(train.y)), held)
+        return Part(train.X[kept], train.y[kept], train.X[held], train.y[held])
+    test = draws.load_images(f"{cell.dataset}-test", data_dir)
+    return Part(train.X, train.y, test.X, test.y)
+
+
+def _held_out(train: NDArray[Any], test: NDArray[Any], validation: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Training rows and scored rows; with validation some of the training rows take the place of the test rows."""
+    if not validation:
+        return train, test
+    _check_validation(validation, len(train))
+    mixed = np.random.default_rng(_VALIDATION_SEED).permutation(train)
+    return mixed[validation:], mixed[:validation]
+
+
+def _check_validation(validation: int, rows: int) -> None:
+    if not 0 < validation < rows:
+        raise OptionError(f"--validation {validation} must leave some of the {rows} training rows to learn from.")

@@ -1,0 +1,163 @@
+"""Runs the cells of an experiment that its results file lacks, and only those."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gdkl.experiments.results import Line, Results, check_writable
+from gdkl.experiments.spec import Cell, Spec
+from gdkl.experiments.trial import Place, checkpoint_folder, class_scores, predictions_file, run_cells
+from gdkl.numerics import OptionError, resolve_device
+
+
+def run(
+    spec: Spec,
+    cells: Sequence[Cell],
+    output: Path,
+    *,
+    data_dir: Path | None = None,
+    device: str = "auto",
+    jobs: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Line]:
+    """Run the missing cells; a kill at any moment loses at most the cells under way.
+
+    Under ``torchrun`` all processes train each cell together, and the first one stores it.
+
+    Args:
+        spec: The experiment.
+        cells: What is wanted, from `Spec.cells`.
+        output: Folder of results files.
+        data_dir: Folder with local datasets.
+        device: Where to compute.
+        jobs: Cells at a time, each in a process of its own.
+        say: Called with a line on what happens; with several jobs it must be a module's function.
+
+    Returns:
+        Lines of the cells, then those of means over seeds.
+    """
+    from gdkl.training import local_device, process_group  # noqa: PLC0415  (reading results does not need it)
+
+    check_writable(output)
+    local = local_device(resolve_device(device))
+    results = Results(output / f"{spec.name}.jsonl")
+    stored = results.by_key()
+    tasks = _tasks(spec, [cell for cell in cells if cell.key not in stored])
+    with process_group(local) as world:
+        if world.size > 1 and jobs > 1:
+            raise OptionError("--jobs is for one process: torchrun starts several that train each cell together.")
+        first = world.rank == 0
+        place = Place(data_dir, str(local), output / spec.name, int(jobs == 1 and first), world.size)
+        kept = sum(cell.key in stored for cell in cells)
+        if kept and first:
+            say(f"{kept} of {len(cells)} cells: kept from {results.path}")
+        if jobs == 1:
+            for task in tasks:
+                _run_task(spec, task, results.path, place, say if first else _silent, write=first)
+        else:
+            from joblib import Parallel, delayed  # noqa: PLC0415
+
+            # A small network leaves a GPU idle between kernels: several processes fill the gaps.
+            Parallel(n_jobs=jobs, pre_dispatch="n_jobs")(
+                delayed(_run_task)(spec, task, results.path, place, say) for task in tasks
+            )
+        if not first:
+            return []
+        stored = results.by_key()
+        lines = [stored[cell.key] for cell in cells if cell.key in stored]
+        return lines + (_ensembles(cells, stored, results, place.scratch) if spec.ensembles else [])
+
+
+def _silent(line: str) -> None:
+    pass
+
+
+def _tasks(spec: Spec, cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells that train as one batch, together; the others each on its own."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        together = spec.methods[cell.method].together
+        groups.setdefault(replace(cell, split=None).key if together else cell.key, []).append(cell)
+    return list(groups.values())
+
+
+def _run_task(
+    spec: Spec, cells: Sequence[Cell], path: Path, place: Place, say: Callable[[str], None], write: bool = True
+) -> None:
+    results = Results(path)
+    if place.processes == 1:
+        # Another command may have been quicker.
+        stored = results.by_key()
+        cells = [cell for cell in cells if cell.key not in stored]
+    if not cells:
+        return
+    name = str(cells[0]) if len(cells) == 1 else f"{cells[0].dataset} {cells[0].method}, {len(cells)} splits"
+    say(f"{name}: on {place.device}, process {os.getpid()}")
+    lines = run_cells(spec, cells, place)
+    if not write:
+        return
+    for cell, line in zip(cells, lines, strict=True):
+        results.append(line)
+        shutil.rmtree(checkpoint_folder(cell, place), ignore_errors=True)
+        say(f"{cell}: {_summary(spec, line)}")
+        for warning in line["details"].get("warnings", ()):
+            say(f"{cell}: warning: {warning}")
+
+
+def _summary(spec: Spec, line: Line) -> str:
+    """The scores of a line in words."""
+    what = "" if line["scored"] == "test" else f" ({line['scored']})"
+    scores = [
+        f"{column.title} {column.factor * line['scores'][column.part][column.score]:.{column.digits}f}"
+        for column in spec.columns
+        if column.part in line["scores"]
+    ]
+    return f"{', '.join(scores)}{what}, {line['seconds']['fit']:.1f} s"
+
+
+def _ensembles(cells: Sequence[Cell], stored: dict[str, Line], results: Results, scratch: Path) -> list[Line]:
+    """Lines of the mean of all seeds' predictions, where those are stored; computed once."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.key in stored:
+            groups.setdefault(replace(cell, seed=0).key, []).append(cell)
+    lines: list[Line] = []
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        mean = replace(members[0], seed=tuple(int(cell.seed) for cell in members))  # pyright: ignore[reportArgumentType]
+        if mean.key not in stored:
+            line = _mean_line(mean, [stored[cell.key] for cell in members], members, scratch)
+            if line is None:
+                continue
+            results.append(line)
+            stored[mean.key] = line
+        lines.append(stored[mean.key])
+    return lines
+
+
+def _mean_line(mean: Cell, lines: Sequence[Line], members: Sequence[Cell], scratch: Path) -> Line | None:
+    files = [predictions_file(cell, scratch) for cell in members]
+    if not all(file.is_file() for file in files):
+        return None
+    loaded = [np.load(file, allow_pickle=False) for file in files]
+    labels = loaded[0]["labels"]
+    views = [name for name in loaded[0].files if name != "labels"]
+    scores = {
+        view: class_scores(np.mean([arrays[view].astype(np.float64) for arrays in loaded], axis=0), labels)
+        for view in views
+    }
+    return {
+        **mean.identity(),
+        "key": mean.key,
+        "scores": scores,
+        "seconds": {"fit": round(sum(line["seconds"]["fit"] for line in lines), 3)},
+        "versions": lines[0]["versions"],
+        "details": {"note": "mean of the seeds' probabilities"},
+    }
