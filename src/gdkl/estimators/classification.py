@@ -104,7 +104,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             self._remember_columns(rows.shape[1:])
         else:
             rows = check_rows(self, X, reset=True)
-            self.kind_ = TableKind(TableInput.fit([rows], self.__dict__.get("feature_names_in_")))
+            self.kind_ = TableKind(TableInput.fit([rows], vars(self).get("feature_names_in_")))
         self._require_images_for_views()
         self.classes_, labels = check_labels(self, y, len(rows))
         self.sampling_seed_ = seed
@@ -145,7 +145,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
 
     def _remember_columns(self, shape: tuple[int, ...]) -> None:
         self.n_features_in_ = prod(shape)
-        self.__dict__.pop("feature_names_in_", None)
+        vars(self).pop("feature_names_in_", None)
 
     def _require_images_for_views(self) -> None:
         if self.image_shape_ is None and self.views != Views.PLAIN:
@@ -181,7 +181,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
                 f"calibration holds out a fifth of each class, one row at least, which leaves {len(holdout.used)} of "
                 f"{data.n} rows to learn from: give more rows, or use Preset(calibrate=False)."
             )
-        without = replace(plan, preset=plan.preset.__class__(**plan.preset.get_params() | {"calibrate": False}))
+        without = replace(plan, preset=replace(plan.preset, calibrate=False))
         held_out, used = (index.to(data.rows.device) for index in holdout)
         trial = self._fit_exact(data.take(used), without)
         trial = self._with_temperature(trial, Batch(data.rows[0, held_out], data.labels[0, held_out]))

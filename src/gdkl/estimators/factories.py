@@ -107,7 +107,7 @@ def image_network_builder(
     """
     channels, pixels = image_shape[0], prod(image_shape)
     if isinstance(feature_net, (list, tuple, np.ndarray)):
-        flat = network_builder(feature_net)
+        flat = network_builder(cast(FeatureNet, feature_net))
         return lambda _: ImageFeatures(flat(pixels), (pixels,), dtype, augmentation=augmentation)
     build = resnet if feature_net is None else network_builder(feature_net)
     return lambda _: ImageFeatures(build(channels), image_shape, dtype, augmentation=augmentation)

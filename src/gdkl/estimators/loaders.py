@@ -180,16 +180,16 @@ def _class_numbers(y: NDArray[Any], name: str) -> NDArray[Any]:
 
 def _numbers(y: NDArray[Any], name: str) -> NDArray[Any]:
     try:
-        y = y.astype(np.float64) if y.dtype.kind in "iufbO" else None  # pyright: ignore[reportAssignmentType]
+        if y.dtype.kind not in "iufbO":
+            raise TypeError(y.dtype)
+        values = y.astype(np.float64)
     except (TypeError, ValueError):
-        y = None  # pyright: ignore[reportAssignmentType]
-    if y is None:
         raise DataError(
             f"{name} of the loader has y that is not numeric: a regressor needs numbers; for classes use a classifier."
-        )
-    if y.ndim > 2 or y.size == 0 < len(y):
-        raise DataError(f"{name} of the loader has y of shape {y.shape}: expected (b,) or (b, n_outputs).")
-    return y
+        ) from None
+    if values.ndim > 2 or values.size == 0 < len(values):
+        raise DataError(f"{name} of the loader has y of shape {values.shape}: expected (b,) or (b, n_outputs).")
+    return values
 
 
 @dataclass(frozen=True)
@@ -273,21 +273,21 @@ def first_pass(
     if count < 2:
         rows = "no rows" if not count else "one row only"
         raise DataError(f"the loader yields {rows}: give more data, and a loader that can be gone through again.")
-    X, y, keys = sample.rows()
+    sampled, targets, keys = sample.rows()
     held = _held_count(keys, count) if hold_out else 0
     rest = slice(held, held + SUBSET_MOST)
     return FirstPass(
         rows=count - held,
         # What is left of a batch on average, once the held-out rows are gone.
         batch_size=round(largest * (count - held) / count),
-        X=X[rest],
-        y=y[rest],
+        X=sampled[rest],
+        y=targets[rest],
         x_moments=x_moments,
         y_moments=y_moments,
         x_range=(low, high),
         classes=np.array(sorted(classes)) if labels else None,
         reader=reader,
-        held_out=(X[:held], y[:held], keys[:held]) if held else None,
+        held_out=(sampled[:held], targets[:held], keys[:held]) if held else None,
         fingerprint=f"{count} {largest} {together}" if fingerprint else "",
         order=order.hexdigest() if fingerprint else "",
     )

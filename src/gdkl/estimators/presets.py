@@ -7,10 +7,10 @@ how many rows) and the paper's protocol for the same regime. What a user sets in
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from gdkl.calibration import held_out_count
 from gdkl.estimators.regimes import SPARSE_WARM_UP_STEPS, Regime, defaults, published
@@ -18,13 +18,17 @@ from gdkl.numerics import OptionError
 
 PAPER = "paper"
 
+#: A field that the user leaves to the regime. Typed so that a resolved preset has numbers and no None.
+_OPEN: Any = None
 
-class Preset(BaseEstimator):
+
+@dataclass(kw_only=True, repr=False, unsafe_hash=True)
+class Preset:
     """The numbers of a fit. A field that is None takes the default of the data at hand (see the module).
 
     Reachable from a grid search as ``preset__learning_rate`` where ``preset=Preset()`` was passed.
 
-    Args:
+    Attributes:
         base: None for the library's own values, "paper" for the published protocol.
         n_iter: Gradient steps; the estimator's own option of that name comes first.
         learning_rate: Its highest value.
@@ -64,94 +68,63 @@ class Preset(BaseEstimator):
         0.02
     """
 
-    def __init__(
-        self,
-        *,
-        base: str | None = None,
-        n_iter: int | None = None,
-        learning_rate: float | None = None,
-        decay: str | None = None,
-        milestones: tuple[float, ...] | None = None,
-        warm_up: float | None = None,
-        beta2: float | None = None,
-        optimizer: str | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        kernel_rate: float | None = None,
-        variational_rate: float | None = None,
-        batch_size: int | None = None,
-        split_pool: int | None = None,
-        stratified: bool | None = None,
-        symmetric_splits: bool | None = None,
-        start_at_guide: bool | None = None,
-        noise_start: float | str | None = None,
-        objective: str | None = None,
-        beta: float | None = None,
-        try_less_guide: bool | None = None,
-        guide_scale: float | str | None = None,
-        guide_share: float | str | None = None,
-        label_noise: bool | None = None,
-        kl_weight: float | None = None,
-        n_inducing: int | None = None,
-        calibrate: bool | None = None,
-        depth: int | None = None,
-        widen_factor: int | None = None,
-        dropout: float | None = None,
-        positive: str | None = None,
-        graph: bool | None = None,
-        compile: bool | None = None,
-    ):
-        self.base = base
-        self.n_iter = n_iter
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.milestones = milestones
-        self.warm_up = warm_up
-        self.beta2 = beta2
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.kernel_rate = kernel_rate
-        self.variational_rate = variational_rate
-        self.batch_size = batch_size
-        self.split_pool = split_pool
-        self.stratified = stratified
-        self.symmetric_splits = symmetric_splits
-        self.start_at_guide = start_at_guide
-        self.noise_start = noise_start
-        self.objective = objective
-        self.beta = beta
-        self.try_less_guide = try_less_guide
-        self.guide_scale = guide_scale
-        self.guide_share = guide_share
-        self.label_noise = label_noise
-        self.kl_weight = kl_weight
-        self.n_inducing = n_inducing
-        self.calibrate = calibrate
-        self.depth = depth
-        self.widen_factor = widen_factor
-        self.dropout = dropout
-        self.positive = positive
-        self.graph = graph
-        self.compile = compile
+    base: str | None = None
+    n_iter: int = _OPEN
+    learning_rate: float = _OPEN
+    decay: str = _OPEN
+    milestones: tuple[float, ...] = _OPEN
+    warm_up: float = _OPEN
+    beta2: float = _OPEN
+    optimizer: str = _OPEN
+    momentum: float = _OPEN
+    weight_decay: float = _OPEN
+    kernel_rate: float = _OPEN
+    variational_rate: float = _OPEN
+    batch_size: int = _OPEN
+    split_pool: int = _OPEN
+    stratified: bool = _OPEN
+    symmetric_splits: bool = _OPEN
+    start_at_guide: bool = _OPEN
+    noise_start: float | str = _OPEN
+    objective: str = _OPEN
+    beta: float = _OPEN
+    try_less_guide: bool = _OPEN
+    guide_scale: float | str = _OPEN
+    guide_share: float | str = _OPEN
+    label_noise: bool = _OPEN
+    kl_weight: float = _OPEN
+    n_inducing: int = _OPEN
+    calibrate: bool = _OPEN
+    depth: int = _OPEN
+    widen_factor: int = _OPEN
+    dropout: float = _OPEN
+    positive: str = _OPEN
+    graph: bool = _OPEN
+    compile: bool = _OPEN
 
     @classmethod
     def paper(cls, **overrides: Any) -> Self:
         """The published protocol with some fields replaced."""
         return cls(base=PAPER, **overrides)
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's own signature
+    def __repr__(self) -> str:
         return f"Preset({', '.join(f'{name}={value!r}' for name, value in self.set_fields().items())})"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Preset) and self.get_params() == other.get_params()
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All fields, as scikit-learn's estimators give their options."""
+        return dict(vars(self))
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.get_params().items()))
+    def set_params(self, **fields: Any) -> Self:
+        """Set some fields, as scikit-learn's estimators set their options."""
+        unknown = sorted(set(fields) - set(vars(self)))
+        if unknown:
+            raise OptionError(f"a preset has no field {unknown[0]!r}: its fields are {', '.join(vars(self))}.")
+        vars(self).update(fields)
+        return self
 
     def set_fields(self) -> dict[str, Any]:
         """The fields that the user has set."""
-        return {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def resolve(preset: Preset | str | None, regime: Regime, **options: Any) -> Preset:
@@ -248,14 +221,19 @@ def _check_field(name: str, value: Any) -> None:
         if value not in _WORDS[name]:
             raise OptionError(f"preset {name}={value!r} is not known: use one of {', '.join(_WORDS[name])}.")
         return
-    if name in _FLAGS and not isinstance(value, (bool, np.bool_)):
+    if name in _FLAGS and not _is_flag(value):
         raise OptionError(f"preset {name}={value!r} is not allowed: use True or False.")
     if name not in _AT_LEAST or (isinstance(value, str) and _ALSO_WORDS.get(name) == value):
         return
     low, strict = _AT_LEAST[name]
-    number = not isinstance(value, (bool, str)) and math.isfinite(float(value))
-    if not number or value < low or (strict and value == low) or (name in _BELOW_ONE and value >= 1):
+    number = math.nan if isinstance(value, (bool, str)) else float(value)
+    fine = math.isfinite(number) and number >= low and not (strict and number == low)
+    if not fine or (name in _BELOW_ONE and number >= 1):
         bound = f"{'above' if strict else 'of at least'} {low}{' and below 1' if name in _BELOW_ONE else ''}"
         raise OptionError(f"preset {name}={value!r} is not allowed: use a number {bound}.")
-    if name in _WHOLE and int(value) != value:
+    if name in _WHOLE and int(number) != number:
         raise OptionError(f"preset {name}={value!r} is not allowed: use a whole number.")
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))

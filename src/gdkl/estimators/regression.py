@@ -36,7 +36,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         n_features_in_, feature_names_in_: As everywhere in scikit-learn.
     """
 
-    model_: FittedModel
+    model_: FittedModel  # pyright: ignore[reportIncompatibleVariableOverride]
     kind_: TableKind
     target_: TargetScaler
     noise_: float | FloatArray
@@ -61,7 +61,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         checked = (check_rows(self, part, reset=first == 0, first_row=first) for first, part in parts)
         # Names are known once the first part was checked.
         first, *others = checked if long else (rows,)
-        table = TableInput.fit([first, *others], self.__dict__.get("feature_names_in_"))
+        table = TableInput.fit([first, *others], vars(self).get("feature_names_in_"))
         self.kind_, self.target_ = TableKind(table), TargetScaler.fit(targets)
         scaled = self.target_.scaled(targets)
         return ArraySource(self.kind_, rows, scaled, len(scaled))
@@ -79,7 +79,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         if len(first.row_shape) != 1:
             raise DataError(f"the loader yields images of shape {first.row_shape}: a regressor takes rows (b, d).")
         self.n_features_in_ = first.row_shape[0]
-        self.__dict__.pop("feature_names_in_", None)
+        vars(self).pop("feature_names_in_", None)
         self.kind_ = TableKind(TableInput.from_moments(first.x_moments))
         self.target_ = TargetScaler.from_moments(first.y_moments, first.y.ndim == 1)
         return LoaderSource(
@@ -135,8 +135,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         # A part of a long table at a time, so that memory does not grow with it.
         for first, part in row_parts(X):
             mean, variance = self.model_.marginals(self._scaled_rows(part, first))
-            scaled = (to_numpy(value) for value in (variance + noise, variance))
-            parts.append((target.means(to_numpy(mean)), *map(target.variances, scaled)))
+            total, latent = (target.variances(to_numpy(value)) for value in (variance + noise, variance))
+            parts.append((target.means(to_numpy(mean)), total, latent))
         joined = [
             np.concatenate(values, axis=1) if len(parts) > 1 else values[0] for values in zip(*parts, strict=True)
         ]

@@ -19,7 +19,7 @@ RegressorT = TypeVar("RegressorT", bound=RegressorBase)
 def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> list[RegressorT]:
     """Fit one copy of a regressor to each of several tables, all trained as one batch.
 
-    Every copy has the same seed, as if it had been fitted alone; members of an ensemble are trained in the same batch.
+    Every copy draws weights and splits of its own; members of an ensemble are trained in the same batch.
 
     Args:
         estimator: Options of all fits; it is left as it was.

@@ -40,19 +40,19 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         reset: True in ``fit``.
         first_row: Number of the first row, where X is a part of a longer table.
     """
-    X = on_cpu(X)
-    if isinstance(X, pd.DataFrame):
-        _check_columns_numeric(X)
-    elif hasattr(X, "toarray"):
+    given = on_cpu(X)
+    if isinstance(given, pd.DataFrame):
+        _check_columns_numeric(given)
+    elif hasattr(given, "toarray"):
         raise DataError("X is a sparse matrix, which is not supported: pass X.toarray().")
-    elif X is None or isinstance(X, (str, dict, set, Iterator)) or hasattr(X, "dataset"):
+    elif given is None or isinstance(given, (str, dict, set, Iterator)) or hasattr(given, "dataset"):
         raise DataError(
-            f"X is {type(X).__name__}: give rows as an array, a DataFrame or a list of lists (a Dataset or DataLoader "
+            f"X is {type(given).__name__}: give rows as an array, a DataFrame or a list of lists (a Dataset or DataLoader "
             "can be fitted, by GDKL and DKL, not predicted)."
         )
-    elif isinstance(X, (list, tuple)) and not X:
+    elif isinstance(given, (list, tuple)) and not given:
         raise DataError("X is empty: give rows, or a list of batches that are pairs of rows and targets.")
-    elif (dimensions := _dimensions(X)) != 2:
+    elif (dimensions := _dimensions(given)) != 2:
         raise DataError(
             f"X is {dimensions}-D and must be 2-D, one sample per row. Reshape your data: X.reshape(-1, 1) for a "
             "single column, X.reshape(1, -1) for a single row."
@@ -62,7 +62,7 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         with warnings.catch_warnings():
             # Numbers stored as Python objects are converted silently.
             warnings.simplefilter("ignore", FutureWarning)
-            values = cast(Any, validate_data)(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+            values = cast(Any, validate_data)(estimator, given, reset=reset, dtype=np.float64, ensure_all_finite=False)
     except ValueError as error:
         message = str(error)
         if "could not convert string" in message:

@@ -80,7 +80,8 @@ def fit_gdkl_classes(
         generator = step_generator(options.seed, step, device)
         samples = torch.randn(TRAINING_SAMPLES, data.outputs, generator=generator, dtype=dtype, device=device)
         # The same for all members.
-        return *splits(step), samples.expand(data.members, -1, -1), rows
+        split, p = splits(step)
+        return split, p, samples.expand(data.members, -1, -1), rows
 
     def loss(
         student: DeepKernel, data: ClassData, split: Split, p: Marginals, samples: Tensor, rows: Tensor
