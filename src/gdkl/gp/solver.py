@@ -67,7 +67,7 @@ class Solver:
         return cls(cholesky(C, name=name) if checked or not C.is_cuda else torch.linalg.cholesky_ex(C).L)
 
     def prepared(self) -> Solver:
-        """The same with L⁻¹ at hand: for many new rows a product is several times as fast as a solve."""
+        """The same with L⁻¹ computed: for many new rows a product is several times as fast as a solve."""
         identity = torch.eye(self.L.shape[-1], dtype=self.L.dtype, device=self.L.device)
         return replace(self, L_inverse=torch.linalg.solve_triangular(self.L, identity, upper=False))
 

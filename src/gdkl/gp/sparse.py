@@ -1,4 +1,4 @@
-"""Gaussian processes through m inducing points: any number of rows, O(m²) a row and O(m³) a step.
+"""Gaussian processes through m inducing points: any number of rows, O(m²) per row and O(m³) per step.
 
 Symbols: Z inducing locations in feature space, K_zz = LLᵀ, u = f(Z) = Lv with the whitened v, whose prior is N(0, I),
 and q(v) = N(μ, SSᵀ). For a row with covariances k = k(Z, x) the latent marginal of q(f) = ∫ p(f|u) q(u) du is

@@ -1,4 +1,4 @@
-"""The guide: an honest Gaussian process that the student is trained to agree with, once labels are seen."""
+"""The guide: a frozen Gaussian process whose posterior regularises the student's."""
 
 from gdkl.guide.evidence import EvidenceFit, fit_by_evidence
 from gdkl.guide.fit import fit_class_guide, fit_guide, fixed_class_guide, subset_size

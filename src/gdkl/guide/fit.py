@@ -1,9 +1,9 @@
 """Two ways to choose a guide's hyperparameters: by evidence, and by what it predicts for held-out labels.
 
-Evidence prefers scales at which a guide is far too unsure of labels, and a student follows its guide. So of a
-classifier's guide it is asked: given the labels of one random half, how probable are those of the other? The output
-scale with the best answer over several splits is the one that the student is guided by. In the same way held-out labels
-decide how much of the labels' own variances a prediction carries. docs/method.md has the measurements behind this.
+Evidence prefers output scales at which a guide is far too unsure of labels, and a student follows its guide. So a
+classifier's guide is scored by the probability of the labels of one random half given those of the other: the scale
+with the best score over several splits is the one that the student is guided by. Held-out labels also decide how much
+of the labels' own variances a prediction carries. docs/method.md has the measurements behind this.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from gdkl.numerics import limit_threads
 #: Part of the rows that a guide of mini-batches is fitted on, with the fewest and the most.
 SUBSET_PART, SUBSET_FEWEST, SUBSET_MOST = 0.05, 256, 4000
 
-#: Factors of the labels' own variances that are tried for prediction. The whole is kept unless held-out labels speak
-#: clearly for less: an improvement of the negative log-likelihood by this part of it.
+#: Factors of the labels' own variances that are tried for prediction. The whole is kept unless less is
+#: clearly better on held-out labels: an improvement of the negative log-likelihood by this part of it.
 _NOISE_FACTORS = (1.0, 0.3, 0.1)
 _CLEARLY = 0.05
 
@@ -204,7 +204,7 @@ def try_scales(
 def _halves(labels: Tensor, generator: torch.Generator) -> Split:
     """Two halves of at most `_MOST_ROWS` rows, as many of each class in both up to one.
 
-    In random halves a class that one has too many of is one that the other lacks, which no new row would suffer from.
+    In unstratified halves a class that one half has too many of is one that the other lacks; new rows have no such gap.
     """
     members, n = labels.shape
     order = torch.rand(members, n, generator=generator).argsort(dim=-1)[:, :_MOST_ROWS].to(labels.device)

@@ -1,4 +1,4 @@
-"""A small search over guides: which infinite network says most of labels it has not seen. Only kernels are computed."""
+"""A small search over guides: which infinite network predicts held-out labels best. Only kernels are computed."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each returns a value per member, ``(members,)``, to be minimised, and its named terms for the log. Means run over
 outputs and held-out rows, the last two dimensions of everything here. q is the student, p the guide. What differs
-between likelihoods is the data term: what q says of the targets, a mean over rows (and outputs where they are numbers).
+between likelihoods is the data term, how well q fits the targets: a mean over rows and, of numbers, outputs.
 """
 
 from __future__ import annotations
