@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 
 import gdkl
-from gdkl.guide import fixed_class_guide
+from gdkl.experiments.guides import GUIDES, guide
+from gdkl.guide import fixed_class_guide, image_kernel_function
 from gdkl.methods import fit_sparse_dkl_classes, fit_sparse_gdkl_classes
 from gdkl.nets import ImageFeatures, WideResNet
-from gdkl.paper.fewshot_guides import GuideName, guide_kernel
 from gdkl.training import ImageBatches, Schedule, StudentOptions
 
 IMAGE = (3, 32, 32)
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--depth", type=int, default=28)
     parser.add_argument("--widen-factor", type=int, default=5)
-    parser.add_argument("--guide", choices=list(GuideName), default=GuideName.DENSE)
+    parser.add_argument("--guide", choices=GUIDES, default="dense")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -49,7 +49,8 @@ def main() -> None:
         images, labels, arguments.batch_size, 0, means=(0.5,) * 3, deviations=(0.25,) * 3, device=device
     )
     subset = source.sample(500, 0)
-    guide = fixed_class_guide(guide_kernel(GuideName(arguments.guide), IMAGE), subset.rows, CLASSES, 25.0)
+    kernel = image_kernel_function(guide(arguments.guide), IMAGE)
+    class_guide = fixed_class_guide(kernel, subset.rows, CLASSES, 25.0)
 
     def network(columns: int) -> ImageFeatures:
         net = WideResNet(arguments.depth, arguments.widen_factor, 0.3)
@@ -62,7 +63,7 @@ def main() -> None:
         options = StudentOptions(schedule, n_inducing=10, feature_net=network, momentum=0.9, graph=graph)
         started = time.perf_counter()
         if method == "gdkl":
-            fit_sparse_gdkl_classes(source, guide, options)
+            fit_sparse_gdkl_classes(source, class_guide, options)
         else:
             fit_sparse_dkl_classes(source, CLASSES, options)
         if device.type == "cuda":

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gdkl.numerics import NotPositiveDefiniteError, NumericsError, NumericsWarning, cholesky, cholesky_of_array
-from gdkl.numerics.cholesky import DEFAULT_REMEDY, RELATIVE_JITTERS
+from gdkl.numerics.factors import DEFAULT_REMEDY, RELATIVE_JITTERS
 
 DTYPES = [torch.float32, torch.float64]
 #: Largest deviation of L Lᵀ from K, relative to K's largest entry.

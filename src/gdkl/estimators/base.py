@@ -33,6 +33,7 @@ from gdkl.numerics import (
     resolve_dtype,
 )
 from gdkl.training import (
+    ALONE,
     Callback,
     Checkpoint,
     CheckpointWarning,
@@ -43,6 +44,7 @@ from gdkl.training import (
     StepReport,
     TrainingOutcome,
     as_callbacks,
+    current_world,
     prefers_exact,
 )
 
@@ -241,6 +243,7 @@ class EstimatorBase(BaseEstimator, ABC):
             feature_net=self.feature_net,
             base_kernel=self.base_kernel,
             callbacks=self._step_callbacks(None if exact else int(preset.batch_size)),
+            world=ALONE if exact else current_world(),
             checkpoint=None if checkpoints is None else checkpoints.of,
         )
 

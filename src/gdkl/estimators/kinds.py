@@ -20,7 +20,7 @@ from gdkl.inputs import ImageInput, TableInput, is_image_batch
 from gdkl.nets import RandomCrops, WideResNet, images_at_a_time
 from gdkl.numerics import DataError, OptionError, resolve_dtype
 from gdkl.predictive import Views, image_views
-from gdkl.training import ImageBatches, TensorBatches
+from gdkl.training import ImageBatches, TensorBatches, World
 
 AUTO, CROP = "auto", "crop"
 
@@ -85,10 +85,10 @@ class TableKind:
         return table_guides()
 
     def batches(
-        self, rows: Tensor, targets: Tensor, size: int, seed: int, augmentation: Augmentation
+        self, rows: Tensor, targets: Tensor, augmentation: Augmentation, size: int, seed: int, world: World
     ) -> TensorBatches | ImageBatches:
         """Mini-batches of scaled rows ``(n, d)`` in memory, as they are."""
-        return TensorBatches(rows, targets, size, seed)
+        return TensorBatches(rows, targets, size, seed, world)
 
     def views(self, estimator: Any, X: Any, views: str) -> Iterator[NDArray[Any]]:
         """Scaled rows of X, one array for each view that predictions are averaged over; a table has one."""
@@ -146,11 +146,11 @@ class ImageKind:
         return image_guides(self.input.image_shape, device)
 
     def batches(
-        self, rows: Tensor, targets: Tensor, size: int, seed: int, augmentation: Augmentation
+        self, rows: Tensor, targets: Tensor, augmentation: Augmentation, size: int, seed: int, world: World
     ) -> TensorBatches | ImageBatches:
         """Mini-batches of images, augmented where they lie."""
         if not augmentation.crop:
-            return TensorBatches(rows, targets, size, seed)
+            return TensorBatches(rows, targets, size, seed, world)
         return ImageBatches(
             rows.unflatten(1, self.input.image_shape),
             targets,
@@ -159,6 +159,7 @@ class ImageKind:
             device=rows.device,
             margin=self._margin(_MARGIN),
             flip=augmentation.mirror,
+            world=world,
         )
 
     def views(self, estimator: Any, X: Any, views: str) -> Iterator[NDArray[Any]]:

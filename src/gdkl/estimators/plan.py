@@ -13,7 +13,7 @@ from gdkl.estimators.factories import FeatureNet
 from gdkl.estimators.kinds import Augmentation, Kind
 from gdkl.estimators.presets import Preset
 from gdkl.gp import softplus_rbf_kernel
-from gdkl.training import Callback, Decay, RunCheckpoint, Schedule, StudentOptions
+from gdkl.training import ALONE, Callback, Decay, RunCheckpoint, Schedule, StudentOptions, World
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Plan:
         feature_net: The user's option.
         base_kernel: The user's option.
         callbacks: Progress, and the user's own.
+        world: The processes that mini-batches are shared by.
         checkpoint: From a number of rows to the checkpoint of training on them; None to keep none.
     """
 
@@ -48,12 +49,13 @@ class Plan:
     feature_net: FeatureNet
     base_kernel: Kernel | None
     callbacks: Sequence[Callback]
+    world: World = ALONE
     checkpoint: Callable[[int], RunCheckpoint] | None = None
 
     @property
     def batch_size(self) -> int:
-        """Rows per step of mini-batches."""
-        return int(self.preset.batch_size)
+        """Rows per step of mini-batches, of this process."""
+        return int(self.preset.batch_size) // self.world.size
 
     def schedule(self) -> Schedule:
         """Steps and learning rates."""
@@ -94,6 +96,7 @@ class Plan:
             "graph": bool(p.graph),
             "seed": self.seed,
             "callbacks": self.callbacks,
+            "world": self.world,
             "checkpoint": None if self.checkpoint is None else self.checkpoint(rows),
         }
         if not isinstance(p.noise_start, str):

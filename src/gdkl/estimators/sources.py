@@ -95,8 +95,10 @@ class ArraySource:
         held_out = Batch(*self.take(held, plan)) if len(held) else None
         size, width = plan.batch_size, self.kind.input.rows(self.X[:1]).shape[1]
         if self.rows * width * plan.network_dtype.itemsize > _IN_MEMORY_BYTES and self.kind.input.image_shape is None:
-            return ArrayBatches(len(used), lambda index: self.take(used[index], plan), size, plan.seed), held_out
-        return self.kind.batches(*self.tensors(plan, used), size, plan.seed, plan.augmentation), held_out
+            return ArrayBatches(
+                len(used), lambda index: self.take(used[index], plan), size, plan.seed, plan.world
+            ), held_out
+        return self.kind.batches(*self.tensors(plan, used), plan.augmentation, size, plan.seed, plan.world), held_out
 
     def identity(self) -> tuple[str, str | None]:
         """A digest of every value."""

@@ -1,8 +1,14 @@
-"""Numerical groundwork that knows no model: errors, Cholesky, chunks, memory, device and precision."""
+"""Numerical groundwork that knows no model: errors, Cholesky, chunks, memory, device and precision.
+
+What needs torch or scikit-learn is imported when it is first used: the command line and the datasets do without.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from gdkl.numerics.cache import CACHE_VARIABLE, cache_dir
-from gdkl.numerics.cholesky import cholesky, cholesky_of_array
-from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
 from gdkl.numerics.errors import (
     DataError,
     DataWarning,
@@ -11,16 +17,30 @@ from gdkl.numerics.errors import (
     InterruptedFitWarning,
     MemoryLimitError,
     ModelFileError,
-    NotFittedError,
     NotPositiveDefiniteError,
     NumericsError,
     NumericsWarning,
     OptionError,
 )
 from gdkl.numerics.files import file_beside, write_atomically
-from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
-from gdkl.numerics.placement import resolve_device, resolve_dtype
-from gdkl.numerics.threads import limit_threads, thread_map, thread_pool, threads_for
+
+if TYPE_CHECKING:
+    from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
+    from gdkl.numerics.factors import cholesky, cholesky_of_array
+    from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
+    from gdkl.numerics.not_fitted import NotFittedError
+    from gdkl.numerics.placement import resolve_device, resolve_dtype
+    from gdkl.numerics.threads import limit_threads, thread_map, thread_pool, threads_for
+
+#: Names by the module that has them, where that needs torch or scikit-learn.
+_SLOW = {
+    "chunks": ("DEFAULT_BUDGET", "chunk_slices", "map_rows", "rows_per_chunk"),
+    "factors": ("cholesky", "cholesky_of_array"),
+    "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
+    "not_fitted": ("NotFittedError",),
+    "placement": ("resolve_device", "resolve_dtype"),
+    "threads": ("limit_threads", "thread_map", "thread_pool", "threads_for"),
+}
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -56,3 +76,10 @@ __all__ = [
     "threads_for",
     "write_atomically",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _SLOW.items():
+        if name in names:
+            return getattr(import_module(f"gdkl.numerics.{module}"), name)
+    raise AttributeError(f"module 'gdkl.numerics' has no attribute {name!r}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
-
 
 class GdklError(Exception):
     """Root of all errors that GDKL raises on purpose."""
@@ -17,10 +15,6 @@ class DataError(GdklError, ValueError):
 
 class OptionError(GdklError, ValueError):
     """An option has a value that is not allowed; the message lists what is."""
-
-
-class NotFittedError(GdklError, _SklearnNotFittedError):
-    """A model was asked for something that it knows only after ``fit``."""
 
 
 class ModelFileError(GdklError, ValueError):

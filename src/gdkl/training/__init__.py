@@ -26,7 +26,7 @@ from gdkl.training.checkpoint import Checkpoint, CheckpointWarning, RunCheckpoin
 from gdkl.training.cost import Problem, check_cost, prefers_exact
 from gdkl.training.data import ClassData, TrainingData
 from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
-from gdkl.training.distributed import local_device, process_group
+from gdkl.training.distributed import current_world, local_device, process_group
 from gdkl.training.evidence import KernelAndNoise, maximise_evidence
 from gdkl.training.fit import fit_exact, fit_network, fit_sparse
 from gdkl.training.fitted import FittedModel, FittedNetwork
@@ -96,6 +96,7 @@ __all__ = [
     "check_batch_size",
     "check_cost",
     "check_kernel",
+    "current_world",
     "fit_exact",
     "fit_network",
     "fit_sparse",

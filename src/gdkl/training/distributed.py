@@ -43,6 +43,17 @@ def process_group(device: torch.device) -> Generator[World]:
         dist.destroy_process_group()
 
 
+def current_world() -> World:
+    """The processes that this one trains with: those of the process group it has joined, or itself alone.
+
+    Example:
+        >>> current_world().size
+        1
+    """
+    joined = dist.is_available() and dist.is_initialized()
+    return World(dist.get_rank(), dist.get_world_size()) if joined else ALONE
+
+
 def local_device(device: torch.device) -> torch.device:
     """The GPU of this process where there are several of both."""
     if device == torch.device("cuda") and launched():
