@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import joblib
-import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 

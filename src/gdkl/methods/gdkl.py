@@ -18,6 +18,7 @@ from gdkl.training import (
     fit_exact,
 )
 
+
 def guided_noise_start(guide: Guide) -> Tensor:
     """Where the student's noise starts, ``(members, outputs)``: the guide's noise, and no less than the published."""
     return guide.noise.clamp_min(NOISE_START).cpu()

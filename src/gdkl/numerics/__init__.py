@@ -1,7 +1,7 @@
 """Numerical groundwork that knows no model: errors, Cholesky, chunks, memory, device and precision."""
 
 from gdkl.numerics.cache import CACHE_VARIABLE, cache_dir
-from gdkl.numerics.cholesky import cholesky, cholesky_of_array
+from gdkl.numerics.cholesky import cholesky
 from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
 from gdkl.numerics.errors import (
     DataError,
@@ -41,7 +41,6 @@ __all__ = [
     "available_memory",
     "cache_dir",
     "cholesky",
-    "cholesky_of_array",
     "chunk_slices",
     "file_beside",
     "limit_threads",

@@ -98,21 +98,26 @@ class DeepKernel(nn.Module):
 
     def member(self, index: int) -> DeepKernel:
         """One of several members on its own; its parameters are views of those of all."""
-        kernel, noise = (select_members(part, slice(index, index + 1)) for part in (self.kernel, self.noise))
-        return DeepKernel(self.network.member(index), kernel, noise)
+        own = slice(index, index + 1)
+        return DeepKernel(self.network.member(index), select_members(self.kernel, own), select_members(self.noise, own))
 
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def select_members(module: ModuleT, index: slice | Sequence[int]) -> ModuleT:
-    """A copy of a kernel or noise with the parameters of some members, ``(members, outputs, ...)``; views for a slice."""
+    """A copy of a kernel or noise with the parameters of some members, as views for a slice."""
     copied = deepcopy(module)
     for mine, theirs in zip(module.modules(), copied.modules(), strict=True):
         for name, parameter in mine.named_parameters(recurse=False):
             setattr(theirs, name, nn.Parameter(parameter.detach()[index], parameter.requires_grad))
         if isinstance(theirs, Kernel) and len(theirs.batch_shape) > 0:
-            theirs.batch_shape = torch.Size([len(range(theirs.batch_shape[0])[index]) if isinstance(index, slice) else len(index), *theirs.batch_shape[1:]])
+            theirs.batch_shape = torch.Size(
+                [
+                    len(range(theirs.batch_shape[0])[index]) if isinstance(index, slice) else len(index),
+                    *theirs.batch_shape[1:],
+                ]
+            )
     return copied
 
 
