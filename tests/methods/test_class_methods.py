@@ -16,8 +16,8 @@ from gdkl.gp import ClassLikelihood, Marginals, Split
 from gdkl.guide import as_kernel_function, fit_class_guide
 from gdkl.infinite import mlp
 from gdkl.methods import fit_dkl_classes, fit_gdkl_classes
-from gdkl.methods.gdkl_classes import recombine, start_from
-from gdkl.nets import MLP
+from gdkl.methods.gdkl_classes import start_at
+from gdkl.nets import MLP, recombine
 from gdkl.training import ClassData, Schedule, SplitSampler, StudentOptions, build_deep_kernel
 
 
@@ -45,7 +45,7 @@ def test_a_student_starts_at_the_distances_that_training_sees():
     data = _data()
     model = build_deep_kernel(data, _options(_shrunk))
     before = {name: value.clone() for name, value in model.network.state_dict().items()}
-    start_from(model, data, torch.tensor([5.0], dtype=torch.float64))
+    start_at(model, data, torch.tensor([5.0], dtype=torch.float64))
     after = model.network.state_dict()
     # Nothing but the kernel has changed, the statistics of batch norm neither: nobody has trained on these rows yet.
     assert all(torch.equal(after[name], value) for name, value in before.items())
@@ -85,7 +85,7 @@ def test_a_guided_student_starts_from_its_guides_scale():
     data = _data()
     guide = fit_class_guide(as_kernel_function(mlp(1)), data.rows, data.labels, 3)
     model = build_deep_kernel(data, _options(_shrunk))
-    start_from(model, data, guide.scale)
+    start_at(model, data, guide.scale)
     torch.testing.assert_close(model.kernel.kernel.outputscale.detach(), guide.scale.expand(1, 3))
 
 
@@ -116,7 +116,7 @@ def test_the_kl_counts_recombined_rows_and_the_labels_do_not():
 @pytest.mark.parametrize("observed", [11, 12])
 @pytest.mark.parametrize("kernel", [None, ScaleKernel(MaternKernel())])
 @pytest.mark.parametrize("members", [1, 2])
-def test_both_ways_is_each_half_held_out_in_turn(observed: int, kernel: Kernel | None, members: int):
+def test_symmetric_splits_are_each_half_held_out_in_turn(observed: int, kernel: Kernel | None, members: int):
     data = _data().repeat(members)
     model = build_deep_kernel(data, replace(_options(MLP), base_kernel=kernel))
     drawn = SplitSampler(24, members, seed=3).draw(1)
@@ -124,7 +124,7 @@ def test_both_ways_is_each_half_held_out_in_turn(observed: int, kernel: Kernel |
     back = Split(split.held_out, split.observed)
     ways = [model.marginals(data.rows, data.targets, each, model.noise()) for each in (split, back)]
     expected = Marginals(*(torch.cat(values, dim=-1) for values in zip(*ways, strict=True)))
-    found = model.both_ways(data.rows, data.targets, split, model.noise())
+    found = model.symmetric_marginals(data.rows, data.targets, split, model.noise())
     gradients: list[Sequence[Tensor]] = []
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
@@ -149,5 +149,5 @@ def test_halves_are_not_held_out_in_turn_beside_recombined_rows():
     data = _data()
     guide = fit_class_guide(as_kernel_function(mlp()), data.rows, data.labels, 3, dtype=torch.float64)
     options = StudentOptions(Schedule(2), seed=5)
-    with pytest.raises(GdklError, match="both_ways"):
-        fit_gdkl_classes(data, guide, options, both_ways=True, recombined=True)
+    with pytest.raises(GdklError, match="symmetric"):
+        fit_gdkl_classes(data, guide, options, symmetric=True, recombined=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -15,28 +13,13 @@ from torch import nn
 
 import dense
 from gdkl import infinite
-from gdkl.gp import NOISE_FLOOR, NOISE_START, GPyTorchKernel, Split
+from gdkl.gp import NOISE_FLOOR, NOISE_START, GPyTorchKernel
 from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.methods import (
-    SplitObjective,
-    cost,
-    fit_dkl,
-    fit_gdkl,
-    fit_gp,
-    fit_nngp,
-)
-from gdkl.methods.gdkl import guided_splits
+from gdkl.methods import fit_dkl, fit_gdkl, fit_gp, fit_nngp
 from gdkl.nets import MLP
-from gdkl.numerics import DataError, GdklWarning, MemoryLimitError, NotPositiveDefiniteError
-from gdkl.training import (
-    Schedule,
-    SplitSampler,
-    StudentOptions,
-    TrainingData,
-    build_deep_kernel,
-    exact_cost,
-    prefers_exact,
-)
+from gdkl.numerics import DataError
+from gdkl.objectives import SplitObjective
+from gdkl.training import GuidedSplits, Schedule, SplitSampler, StudentOptions, TrainingData, build_deep_kernel
 
 
 def _data(members=1, outputs=1, n=16, seed=0):
@@ -74,7 +57,7 @@ def test_the_students_split_posterior_is_the_textbook_one(members):
         model.kernel.kernel.raw_outputscale.uniform_(-1, 1)
         model.kernel.kernel.base_kernel.raw_lengthscale.uniform_(-2, 1)
         model.noise.raw.uniform_(-5, 0)
-        split = next(guided_splits(_guide(data), SplitSampler(16, members, seed=0)))[0]
+        split = GuidedSplits(_guide(data), SplitSampler(16, members, seed=0))(0).split
         q = model.split_marginals(data, split).q
         features = model.network(data.rows).numpy()
     for i in range(members):
@@ -175,60 +158,6 @@ def test_data_of_the_wrong_shape_is_refused():
         build_deep_kernel(data, StudentOptions(Schedule(1), feature_net=lambda columns: nn.Linear(columns + 1, 2)))
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_pool_of_splits_comes_again_in_another_order(beside):
-    data = _data()
-    sampler = SplitSampler(16, 1, seed=0)
-    with ThreadPoolExecutor(1) as spare:
-        splits = guided_splits(_guide(data), sampler, spare if beside else None, pool=5)
-        found = [next(splits) for _ in range(15)]
-    keys = [tuple(split.observed.flatten().tolist()) for split, _ in found]
-    fresh = guided_splits(_guide(data), SplitSampler(16, 1, seed=0))
-    for split, p in found[:5]:
-        expected = next(fresh)
-        assert torch.equal(split.observed, expected[0].observed)
-        assert torch.equal(p.mean, expected[1].mean)
-    assert len(set(keys)) == 5
-    assert set(keys[:5]) == set(keys[5:10]) == set(keys[10:])
-    assert keys[:5] != keys[5:10] or keys[:5] != keys[10:]
-    means = {key: p.mean for key, (_, p) in zip(keys[:5], found[:5], strict=True)}
-    assert all(torch.equal(p.mean, means[key]) for key, (_, p) in zip(keys, found, strict=True))
-
-
-def test_a_pool_of_splits_is_kept_in_one_piece():
-    # Small tensors apart, among large ones that come and go, made a process grow by gigabytes.
-    data = _data()
-    splits = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=5)
-    again = [next(splits) for _ in range(10)][5:]
-    assert len({p.mean.untyped_storage().data_ptr() for _, p in again}) == 1
-    assert len({split.observed.untyped_storage().data_ptr() for split, _ in again}) == 1
-
-
-@pytest.mark.parametrize("start", [3, 5, 7, 12])
-@pytest.mark.parametrize("pool", [None, 5])
-def test_a_resumed_run_goes_on_with_the_splits_it_would_have_seen(start, pool):
-    data = _data()
-    whole = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=pool)
-    rest = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool=pool, start=start)
-    for _ in range(start):
-        next(whole)
-    for _ in range(8):
-        assert torch.equal(next(whole)[0].observed, next(rest)[0].observed)
-
-
-def test_a_spare_thread_changes_nothing():
-    data = _data(1)
-    with ThreadPoolExecutor(1) as pool:
-        beside = guided_splits(_guide(data), SplitSampler(16, 1, seed=0), pool)
-        inline = guided_splits(_guide(data), SplitSampler(16, 1, seed=0))
-        for _ in range(80):
-            (split, p), (other_split, other_p) = next(beside), next(inline)
-            assert torch.equal(split.observed, other_split.observed)
-            assert torch.equal(split.held_out, other_split.held_out)
-            torch.testing.assert_close(p.mean, other_p.mean, rtol=1e-12, atol=1e-12)
-            torch.testing.assert_close(p.variance, other_p.variance, rtol=1e-12, atol=1e-12)
-
-
 def test_members_shared_by_threads_are_those_of_one_thread():
     data = _data(members=3, n=140)
     before = torch.get_num_threads()
@@ -246,32 +175,12 @@ def test_members_shared_by_threads_are_those_of_one_thread():
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
 
 
-def test_an_ensemble_shares_one_guide_and_has_splits_of_its_own():
-    """The guide's answers for members of one data set, at a size where each is computed on its own."""
-    one = _data(members=1, n=140)
-    guide = _guide(one)
-    split, p = next(guided_splits(guide, SplitSampler(140, 3, seed=0)))
-    for member in range(3):
-        own = Split(split.observed[member : member + 1], split.held_out[member : member + 1])
-        alone = guide.posterior(own)
-        torch.testing.assert_close(p.mean[member], alone.mean[0], rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(p.variance[member], alone.variance[0], rtol=1e-12, atol=1e-12)
-    assert not torch.equal(split.observed[0], split.observed[1])
-
-
-def test_an_error_of_the_guide_reaches_the_caller():
-    data = _data(1)
-    broken = replace(_guide(data), gram=torch.full((1, 16, 16), math.nan, dtype=torch.float64))
-    with ThreadPoolExecutor(1) as pool, pytest.raises(NotPositiveDefiniteError):
-        next(guided_splits(broken, SplitSampler(16, 1, seed=0), pool))
-
-
 def test_fits_leave_threads_as_they_were():
     before = torch.get_num_threads()
     data = _data(1)
     fit_gdkl(data, _guide(data), _options())
     assert torch.get_num_threads() == before
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("guide")]
+    assert not [one for one in threading.enumerate() if one.name.startswith(("guide", "thread_map"))]
 
 
 def test_kernel_and_noise_may_go_at_a_rate_of_their_own():
@@ -285,48 +194,3 @@ def test_kernel_and_noise_may_go_at_a_rate_of_their_own():
         return math.log(math.expm1(float(model.noise) - NOISE_FLOOR))
 
     assert raw(fast) - start == pytest.approx(4 * (raw(slow) - start), rel=1e-3)
-
-
-def test_long_training_is_told_before_it_starts(monkeypatch):
-    rows = torch.zeros(1, 3000, 1, dtype=torch.float64)
-    data = TrainingData(rows, torch.zeros(1, 1, 3000, dtype=torch.float64))
-    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e9)
-    with pytest.warns(GdklWarning, match=r"3000 rows for 7000 steps will take about \d+ minutes"):
-        cost.check_cost(data, 7000, guided=True)
-    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e15)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        cost.check_cost(data, 7000, guided=True)
-    huge = TrainingData(torch.zeros(1, 1, 1).expand(1, 10**7, 1), torch.zeros(1, 1, 1).expand(1, 1, 10**7))
-    with pytest.raises(MemoryLimitError, match="exact training on 10000000 rows"):
-        cost.check_cost(huge, 1, guided=True)
-
-
-def test_the_estimate_grows_with_the_cube_of_the_rows(monkeypatch):
-    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e9)
-    one, two = (
-        exact_cost(TrainingData(torch.zeros(1, n, 1), torch.zeros(1, 1, n)), 10, guided=True).seconds
-        for n in (2000, 4000)
-    )
-    assert two / one == pytest.approx(8, rel=1e-2)
-
-
-def test_steps_of_a_part_of_the_rows_cost_what_that_part_costs(monkeypatch):
-    monkeypatch.setattr(cost, "_operations_per_second", lambda *_: 1e10)
-    monkeypatch.setattr(cost, "available_memory", lambda _: 64 * 2**30)
-    zero = torch.zeros((), dtype=torch.float64)
-    data = TrainingData(zero.expand(1, 4000, 1), zero.expand(1, 10, 4000))
-    part = exact_cost(data, 500, guided=True, rows_a_step=256)
-    # Steps of 256 rows cost what those of a table of 256 do; all rows are factored once, when training is over.
-    small = exact_cost(TrainingData(zero.expand(1, 256, 1), zero.expand(1, 10, 256)), 500, guided=True)
-    assert part.seconds - small.seconds == pytest.approx(8 / 3 * 4000**3 * 10 / 1e10)
-    assert part.bytes == 5 * 10 * 4000**2 * 8
-    assert exact_cost(data, 500, guided=True).seconds > 100 * part.seconds
-    place = {"guided": True, "device": torch.device("cpu"), "dtype": torch.float64}
-    assert not prefers_exact(4000, 10, 1, 500, **place)
-    assert prefers_exact(4000, 10, 1, 500, **place, rows_a_step=256)
-    # Not beyond what the factors of all rows take of memory, nor for ever.
-    assert not prefers_exact(15_000, 10, 1, 500, **place, rows_a_step=256)
-    assert not prefers_exact(4000, 10, 1, 10**6, **place, rows_a_step=256)
-    # More rows a step than there are: all of them.
-    assert exact_cost(data, 5, guided=True, rows_a_step=9000) == exact_cost(data, 5, guided=True)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gdkl.numerics import NotPositiveDefiniteError, NumericsError, NumericsWarning, cholesky, cholesky_of_array
+from gdkl.numerics import NotPositiveDefiniteError, NumericsError, NumericsWarning, cholesky
 from gdkl.numerics.factors import DEFAULT_REMEDY, RELATIVE_JITTERS
 
 DTYPES = [torch.float32, torch.float64]
@@ -224,15 +224,3 @@ def test_factors_rebuild_their_matrix(n: int, seed: int, exponent: float) -> Non
     factor = cholesky(matrix, name="K")
     assert torch.equal(factor, factor.tril())
     assert float((factor @ factor.mT - matrix).abs().max()) <= 1e-13 * float(matrix.abs().max())
-
-
-def test_the_factor_of_an_array_is_that_of_the_tensor_jitter_and_errors_included():
-    good, nearly, bad = spectrum(1.0, 2.0, 3.0), needing(1e-9), spectrum(-1.0, 2.0, 3.0)
-    torch.testing.assert_close(cholesky_of_array(good.numpy(), name="K"), cholesky(good, name="K"))
-    with pytest.warns(NumericsWarning, match="K .* jitter"):
-        ours = cholesky_of_array(nearly.numpy(), name="K")
-    with pytest.warns(NumericsWarning):
-        torch.testing.assert_close(ours, cholesky(nearly, name="K"))
-    for matrix in (bad, bad * math.nan, good + torch.diag(torch.tensor([math.inf, 0, 0]))):
-        with pytest.raises(NotPositiveDefiniteError):
-            cholesky_of_array(matrix.numpy(), name="K")

@@ -58,7 +58,7 @@ def test_the_machines_free_memory_is_an_upper_bound(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_containers_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_system_memory", lambda: 64 * GIB)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=64 * GIB))
     monkeypatch.setattr(memory, "_cgroup_memory", lambda: 3 * GIB)
     assert available_memory("cpu") == 3 * GIB
 

@@ -41,8 +41,7 @@ class Quadratic(nn.Module):
 
 def by_autograd(module, loss):
     """A step from an objective with a graph."""
-    step = AutogradStep(module, lambda _, number: loss(number))
-    return lambda number: step(number)
+    return AutogradStep(module, lambda _, number: loss(number))
 
 
 def _train(module, n_iter, callbacks=(), loss=None):

@@ -79,6 +79,7 @@ def digest(*arrays: NDArray[Any]) -> str:
     """What identifies arrays: shapes, types and every value.
 
     Example:
+        >>> import numpy as np
         >>> digest(np.zeros(3)) == digest(np.zeros(3)), digest(np.zeros(3)) == digest(np.ones(3))
         (True, False)
     """

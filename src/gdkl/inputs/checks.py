@@ -47,8 +47,8 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         raise DataError("X is a sparse matrix, which is not supported: pass X.toarray().")
     elif given is None or isinstance(given, (str, dict, set, Iterator)) or hasattr(given, "dataset"):
         raise DataError(
-            f"X is {type(given).__name__}: give rows as an array, a DataFrame or a list of lists (a Dataset or DataLoader "
-            "can be fitted, by GDKL and DKL, not predicted)."
+            f"X is {type(given).__name__}: give rows as an array, a DataFrame or a list of lists (a Dataset or "
+            "DataLoader can be fitted, by GDKL and DKL, not predicted)."
         )
     elif isinstance(given, (list, tuple)) and not given:
         raise DataError("X is empty: give rows, or a list of batches that are pairs of rows and targets.")

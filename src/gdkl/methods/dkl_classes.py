@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gdkl.gp import add_diagonal
-from gdkl.methods.gdkl_classes import condition_classes
 from gdkl.objectives import ObjectiveValue, marginal_likelihood
 from gdkl.training import MATRIX_NAME, ClassData, DeepKernel, FittedModel, StudentOptions, fit_exact
 
@@ -20,4 +19,4 @@ def fit_dkl_classes(data: ClassData, options: StudentOptions) -> FittedModel:
         mean, terms = marginal_likelihood(K, data.targets, student.noise(), name=MATRIX_NAME)
         return ObjectiveValue(data.outputs * mean, {name: data.outputs * term for name, term in terms.items()})
 
-    return fit_exact(data, options, loss, condition=lambda student, x: condition_classes(student, x, data))
+    return fit_exact(data, options, loss, row_noise=data.label_noise)

@@ -7,13 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gdkl.gp import ClassLikelihood, ExactPosterior, Marginals, Split, start_kernel
+from gdkl.gp import ClassLikelihood, Marginals, Split, start_kernel
 from gdkl.guide import Guide
 from gdkl.nets import recombine
 from gdkl.numerics import OptionError, tensor_bytes
 from gdkl.objectives import ObjectiveValue, gaussian_term, guided, predictive_label_term
 from gdkl.training import (
-    MATRIX_NAME,
     ClassData,
     DeepKernel,
     FittedModel,
@@ -79,8 +78,8 @@ def fit_gdkl_classes(
     def inputs(step: int) -> tuple[Split, Marginals, Tensor, Tensor]:
         generator = step_generator(options.seed, step, device)
         samples = torch.randn(TRAINING_SAMPLES, data.outputs, generator=generator, dtype=dtype, device=device)
-        # The same for all members.
         split, p = splits(step)
+        # Samples are the same for all members.
         return split, p, samples.expand(data.members, -1, -1), rows
 
     def loss(
@@ -109,20 +108,10 @@ def fit_gdkl_classes(
         rows_per_step=used,
         more_bytes=data.members * tensor_bytes(3, TRAINING_SAMPLES, data.outputs, labelled, dtype=dtype),
         start=(lambda student: start_at(student, data, guide.scale)) if start_at_guide else None,
-        condition=lambda student, x: condition_classes(student, x, data, guide.label_noise_factor),
+        row_noise=data.label_noise * guide.label_noise_factor[:, None, None],
     )
 
 
 def start_at(student: DeepKernel, data: ClassData, scale: Tensor) -> None:
     """Start the default kernel at an output scale and at the features' typical distance, as training sees them."""
     start_kernel(student.kernel, training_features(student.network, data.rows), scale)
-
-
-def condition_classes(
-    student: DeepKernel, features: Tensor, data: ClassData, noise_factor: Tensor | None = None
-) -> ExactPosterior:
-    """The trained deep kernel conditioned on all rows, with the variances that the labels carry, times a factor."""
-    label_noise = data.label_noise if noise_factor is None else data.label_noise * noise_factor[:, None, None]
-    return ExactPosterior.condition(
-        student.kernel, features, data.targets, student.noise(), row_noise=label_noise, name=MATRIX_NAME
-    )

@@ -26,7 +26,7 @@ from gdkl.numerics.files import file_beside, write_atomically
 
 if TYPE_CHECKING:
     from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
-    from gdkl.numerics.factors import cholesky, cholesky_of_array
+    from gdkl.numerics.factors import cholesky
     from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
     from gdkl.numerics.placement import resolve_device, resolve_dtype
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Names by the module that has them, where that needs torch or scikit-learn.
 _SLOW = {
     "chunks": ("DEFAULT_BUDGET", "chunk_slices", "map_rows", "rows_per_chunk"),
-    "factors": ("cholesky", "cholesky_of_array"),
+    "factors": ("cholesky",),
     "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
     "placement": ("resolve_device", "resolve_dtype"),
@@ -61,7 +61,6 @@ __all__ = [
     "available_memory",
     "cache_dir",
     "cholesky",
-    "cholesky_of_array",
     "chunk_slices",
     "file_beside",
     "limit_threads",

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gdkl.numerics.errors import NotPositiveDefiniteError, NumericsWarning
@@ -74,23 +70,6 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
                 )
                 return factor
     raise NotPositiveDefiniteError(name, size, _smallest_eigenvalue(matrix), tried, remedy)
-
-
-def cholesky_of_array(matrix: NDArray[Any], *, name: str) -> Tensor:
-    """`cholesky` of one matrix of some hundred rows, by NumPy: a quarter faster on one thread.
-
-    What goes wrong is left to `cholesky`, which adds to the diagonal or says why it cannot.
-
-    Example:
-        >>> cholesky_of_array(4 * np.eye(2), name="an example")
-        tensor([[2., 0.],
-                [0., 2.]], dtype=torch.float64)
-    """
-    try:
-        L = np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return cholesky(torch.from_numpy(matrix), name=name)
-    return torch.from_numpy(L) if math.isfinite(L.trace()) else cholesky(torch.from_numpy(matrix), name=name)
 
 
 def _try_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:

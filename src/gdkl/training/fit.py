@@ -59,7 +59,7 @@ def fit_exact(
     rows_per_step: int | None = None,
     more_bytes: int = 0,
     start: Callable[[DeepKernel], None] | None = None,
-    condition: Callable[[DeepKernel, Tensor], ExactPosterior] | None = None,
+    row_noise: Tensor | None = None,
     delayed: DelayedRows | None = None,
 ) -> FittedModel:
     """Train a deep kernel on an objective over all rows, and condition it on them.
@@ -73,8 +73,7 @@ def fit_exact(
         rows_per_step: Rows that a step sees, where that is not all of them.
         more_bytes: Memory that a step takes besides its matrices.
         start: Changes the student before training, where its initial values matter.
-        condition: From the trained student and its features of all rows to the posterior; None for targets whose noise
-            is the learned one alone.
+        row_noise: Variances that the targets carry beside the learned noise in prediction, of their shape.
         delayed: Rows that join at a step, as the inputs have them.
     """
     device = data.rows.device
@@ -105,19 +104,17 @@ def fit_exact(
         threads = member_threads(data) if memberwise else 1
         return _Run(take, groups, threads, lambda: {"noise": student.noise()}, before)
 
-    trained = _train(build, prepare, options, data.rows, rows_per_step or data.n)
+    trained = _train(build, prepare, options, data.rows, problem.used // 2 if problem.guided else data.n)
     student = trained.student
     if delayed is not None:
         measured = student.get_buffer("measured")
         delayed.measured = measured if bool(measured.isfinite().all()) else None
     with torch.no_grad():
         features = student.network(data.rows)
-        if condition is not None:
-            posterior = condition(student, features)
-        else:
-            posterior = ExactPosterior.condition(
-                student.kernel, features, data.targets, student.noise(), name=MATRIX_NAME
-            )
+        noise = student.noise()
+        posterior = ExactPosterior.condition(
+            student.kernel, features, data.targets, noise, row_noise=row_noise, name=MATRIX_NAME
+        )
     return FittedModel(student.network, posterior, trained.history, trained.outcome)
 
 
@@ -179,7 +176,7 @@ def fit_sparse(
         epoch = source.rows / (source.batch_size * options.world.size)
         return _Run(lambda number: step(*ahead(number)), groups, extra_values=noise, steps_per_epoch=epoch)
 
-    trained = _train(build, prepare, options, rows, source.batch_size)
+    trained = _train(build, prepare, options, rows, max(source.batch_size // 2, options.n_inducing))
     with torch.no_grad():
         if finish is not None:
             finish(trained.student)
@@ -222,7 +219,7 @@ def _train(
     prepare: Callable[[S, bool], _Run],
     options: StudentOptions,
     rows: Tensor,
-    rows_per_step: int,
+    matrix_size: int,
 ) -> _Trained[S]:
     """What every fit does: seed, build, train with the threads that the size asks for, freeze and check.
 
@@ -231,7 +228,7 @@ def _train(
         prepare: From the student, and whether its network is random in training, to what the loop needs.
         options: How to train.
         rows: Some rows for each member, ``(members, n, d)``.
-        rows_per_step: Rows that a step sees.
+        matrix_size: Rows of the largest matrix that a step factorises.
     """
     device = rows.device
     with ExitStack() as scope:
@@ -244,7 +241,7 @@ def _train(
             scope.enter_context(seeded(options.seed, device))
         run = prepare(student, stochastic)
         if device.type == "cpu":
-            scope.enter_context(thread_pool(run.threads) if run.threads > 1 else limit_threads(rows_per_step))
+            scope.enter_context(thread_pool(run.threads) if run.threads > 1 else limit_threads(matrix_size))
         history = History(every=max(1, -(-options.schedule.n_iter // HISTORY_ROWS)))
         outcome = train(
             student,

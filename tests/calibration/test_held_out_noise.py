@@ -1,13 +1,13 @@
-"""Exact students: rows are spared for the noise, and conditioned on in the end."""
+"""Exact students: rows are held out for the noise, and conditioned on in the end."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from gdkl.methods.held_out_noise import most_probable_noise, spare_rows, with_held_out_noise
 
 from gdkl import GDKLRegressor
+from gdkl.calibration import condition_with_noise, held_out_count, hold_out_rows, most_probable_noise
 from gdkl.gp import ExactPosterior
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
@@ -22,16 +22,14 @@ def _data(n):
     return TrainingData(rows, torch.sin(2 * rows[..., 0]).unsqueeze(1) + noise)
 
 
-def test_spared_rows_are_all_others():
-    data = _data(1000)
-    kept, held_out = spare_rows(data, seed=3)
-    assert (kept.n, held_out.n) == (900, 100)
-    together = torch.cat([kept.rows, held_out.rows], dim=1)[0].sort(dim=0).values
-    torch.testing.assert_close(together, data.rows[0].sort(dim=0).values, rtol=0, atol=0)
-    again, other = (spare_rows(data, seed)[1] for seed in (3, 4))
-    assert torch.equal(again.rows, held_out.rows)
-    assert not torch.equal(other.rows, held_out.rows)
-    assert spare_rows(_data(999), seed=3)[1] is None
+def test_held_out_rows_are_all_others():
+    held_out, used = hold_out_rows(1000, held_out_count(1000, exact=True), seed=3)
+    assert (len(used), len(held_out)) == (900, 100)
+    assert torch.cat([held_out, used]).sort().values.tolist() == list(range(1000))
+    again, other = (hold_out_rows(1000, 100, seed).held_out for seed in (3, 4))
+    assert torch.equal(again, held_out)
+    assert not torch.equal(other, held_out)
+    assert held_out_count(999, exact=True) == 0
 
 
 def test_the_noise_is_of_predictions_and_the_posterior_of_all_rows():
@@ -40,7 +38,7 @@ def test_the_noise_is_of_predictions_and_the_posterior_of_all_rows():
     guide = fit_guide(as_kernel_function(mlp()), kept.rows, kept.targets)
     model = fit_gdkl(kept.repeat(2), guide, StudentOptions(Schedule(5)))
     learned, q = model.noise, model.marginals(held_out.rows)
-    calibrated = with_held_out_noise(model, data.repeat(2), held_out)
+    calibrated = condition_with_noise(model, data.repeat(2), held_out)
     torch.testing.assert_close(calibrated.noise, most_probable_noise(q, held_out.targets))
     expected = ExactPosterior.condition(
         model.posterior.kernel, model.embed(data.repeat(2).rows), data.repeat(2).targets, learned, name="K"
@@ -49,7 +47,7 @@ def test_the_noise_is_of_predictions_and_the_posterior_of_all_rows():
 
 
 @pytest.mark.parametrize("n_members", [1, 2])
-def test_a_regressor_spares_rows_and_knows_them_in_the_end(n_members):
+def test_a_regressor_holds_rows_out_and_knows_them_in_the_end(n_members):
     rng = np.random.default_rng(0)
     X, Z = rng.normal(size=(2, 1000, 8))
     y, unseen = (np.sin(rows @ np.ones(8)) + 0.5 * rng.normal(size=len(rows)) for rows in (X, Z))

@@ -1,21 +1,19 @@
-"""Rows that join half-way: the student meets them before it has learned them, and its noise is what they say."""
+"""Rows that join training half-way: the student is measured on them before, and its noise follows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from gdkl.methods.latecomers import Latecomers
 
 import dense
 from gdkl import GDKLRegressor, metrics
+from gdkl.calibration import DelayedHoldout
 from gdkl.gp import NOISE_FLOOR, ExactPosterior
 from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
 from gdkl.methods import fit_calibrated_gdkl, fit_gdkl
-from gdkl.methods import gdkl as gdkl_method
-from gdkl.numerics import OptionError
-from gdkl.training import Callback, Checkpoint, Schedule, SplitSampler, StudentOptions, TrainingData
+from gdkl.training import Callback, Schedule, StudentOptions, TrainingData
 
 
 def _data(n, members=1, outputs=1):
@@ -46,43 +44,20 @@ def test_the_default_regressor_knows_how_wrong_it_is(table, n):
     model = GDKLRegressor(random_state=0).fit(*table(n, rng))
     X, y = table(1000, rng)
     low, high = model.predict_distribution(X).interval(0.9)
-    # Six latecomers of sixty rows do not tell a variance to more than a half.
+    # Six held-out rows of sixty rows do not tell a variance to more than a half.
     assert 0.75 < float(((low < y) & (y < high)).mean()) < 0.98
 
 
-def test_latecomers_are_in_no_split_before_half_of_the_steps(monkeypatch):
-    data, drawn = _data(40), []
-
-    class Recorder(SplitSampler):
-        def draw(self, count):
-            split = super().draw(count)
-            drawn.append(torch.cat(split, dim=-1).unique())
-            return split
-
-    monkeypatch.setattr(gdkl_method, "SplitSampler", Recorder)
-    latecomers, met = Latecomers.draw(data, seed=1), []
-    monkeypatch.setattr(latecomers, "meet", lambda *_: met.append(len(drawn)))
-    fit_gdkl(data, _guide(data), StudentOptions(Schedule(8)), latecomers=latecomers)
-    assert len(latecomers.index) == 4
-    assert sorted([*latecomers.index.tolist(), *latecomers.others.tolist()]) == list(range(40))
-    # They are met once, when none of them has been in a split.
-    (before,) = met
-    assert before > 0
-    assert all(rows.tolist() == latecomers.others.tolist() for rows in drawn[:before])
-    assert all(rows.tolist() == list(range(40)) for rows in drawn[before:])
-    assert len(drawn) > before
-
-
 def test_the_noise_is_the_guides_error_by_how_the_student_compares():
-    """The formula, by hand: a student that has not been trained meets the latecomers at the end."""
+    """The formula, by hand: a student that has not been trained is measured on the held-out rows at the end."""
     data = _data(50, outputs=2)
-    guide, latecomers = _guide(data), Latecomers.draw(data, seed=2)
+    guide, holdout = _guide(data), DelayedHoldout.draw(data, seed=2)
     model = fit_gdkl(data, guide, StudentOptions(Schedule(1)))
-    index, others = latecomers.index.numpy(), latecomers.others.numpy()
+    index, others = holdout.held_out.numpy(), holdout.others.numpy()
     learned, features = model.noise.numpy(), model.embed(data.rows)
     K = model.posterior.kernel.gram(features.unsqueeze(-3)).detach().numpy()[0]
     v = model.posterior.left_out_variances().mean(dim=-1).numpy() - learned
-    noise = latecomers.noise(model, data, guide).numpy()
+    noise = holdout.noise(model, data, guide, None).numpy()
     for output in range(2):
         y = data.targets[0, output].numpy()
         blocks = (K[output][np.ix_(a, b)] for a, b in ((others, others), (index, others), (index, index)))
@@ -108,7 +83,7 @@ def test_each_network_of_each_fit_has_its_own_noise_on_all_rows(times):
     assert bool((error < 0.5).all())
 
 
-def test_training_that_ends_early_meets_the_latecomers_all_the_same():
+def test_training_that_ends_early_is_measured_all_the_same():
     class Stop(Callback):
         def on_step(self, report):
             return report.step >= 2
@@ -120,15 +95,8 @@ def test_training_that_ends_early_meets_the_latecomers_all_the_same():
     assert float(model.noise) > 0.05
 
 
-def test_a_checkpoint_is_refused(tmp_path):
-    data = _data(40)
-    options = StudentOptions(Schedule(2), checkpoint=Checkpoint(tmp_path / "state", run="r"))
-    with pytest.raises(OptionError, match="latecomers"):
-        fit_gdkl(data, _guide(data), options, latecomers=Latecomers.draw(data, seed=0))
-
-
 @pytest.mark.parametrize("n", [2, 5, 9])
-def test_too_few_rows_for_latecomers_have_the_guides_error_at_least(n):
+def test_too_few_rows_to_hold_out_have_the_guides_error_at_least(n):
     data = _data(n)
     model = fit_calibrated_gdkl(data, as_kernel_function(mlp()), StudentOptions(Schedule(3)))
     error = np.pi / 2 * float(_guide(data).left_out_errors().abs().mean()) ** 2
@@ -136,18 +104,18 @@ def test_too_few_rows_for_latecomers_have_the_guides_error_at_least(n):
     assert float(model.noise) + latent >= error * (1 - 1e-9)
 
 
-def test_equal_rows_come_late_together_and_are_one_witness():
+def test_equal_rows_are_held_out_together_and_count_once():
     generator = torch.Generator().manual_seed(0)
     distinct = torch.randn(20, 3, dtype=torch.float64, generator=generator)
     rows = distinct.repeat(3, 1)[None]
     data = TrainingData(rows, torch.randn(1, 1, 60, dtype=torch.float64, generator=generator))
-    late = Latecomers.draw(data, seed=1)
-    assert len(late.index) == 6
+    late = DelayedHoldout.draw(data, seed=1)
+    assert len(late.held_out) == 6
     assert len(late.others) == 54
     early = {tuple(row) for row in rows[0, late.others].tolist()}
-    assert not any(tuple(row) in early for row in rows[0, late.index].tolist())
+    assert not any(tuple(row) in early for row in rows[0, late.held_out].tolist())
     assert late.groups is not None
-    assert len(late.groups[late.index].unique()) == 2
+    assert len(late.groups[late.held_out].unique()) == 2
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
