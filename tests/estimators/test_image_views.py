@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from gdkl.estimators.common import to_numpy
 from preset_options import with_preset
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import gdkl
 from gdkl import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.base import to_numpy
 from gdkl.numerics import OptionError
 from gdkl.predictive import Views, image_views
 

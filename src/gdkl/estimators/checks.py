@@ -9,7 +9,7 @@ import numpy as np
 from gdkl.estimators.factories import check_base_kernel, network_builder
 from gdkl.estimators.kinds import check_augment
 from gdkl.numerics import OptionError
-from gdkl.training import Checkpoint, as_callbacks
+from gdkl.training import as_callbacks
 
 if TYPE_CHECKING:
     from gdkl.estimators.base import EstimatorBase
@@ -41,10 +41,8 @@ def check_student_options(estimator: EstimatorBase) -> None:
     network_builder(estimator.feature_net)
     check_base_kernel(estimator.base_kernel)
     check_augment(estimator.augment)
-    given = estimator.callbacks
-    if isinstance(given, Checkpoint):
-        raise OptionError("callbacks must be a list: pass callbacks=[Checkpoint(folder)].")
-    as_callbacks([one for one in given or () if not isinstance(one, Checkpoint)])
+    # A Checkpoint is a callback too; `fit` hands it to the training loop.
+    as_callbacks(estimator.callbacks)
 
 
 def refuse_fit_options(options: dict[str, Any]) -> None:

@@ -168,7 +168,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
 
     def _joint(self, X: Any) -> tuple[Tensor, Tensor]:
         """Scaled means ``(members, outputs, m)`` and noisy covariances ``(members, outputs, m, m)``."""
-        mean, covariance = self.model_.covariance(self._scaled_rows(X))
+        rows = self._scaled_rows(X)
+        mean, covariance = self.model_.covariance(rows)
         identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
         return mean, covariance + self.model_.noise[..., None, None] * identity
 
