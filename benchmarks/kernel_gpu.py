@@ -333,7 +333,7 @@ def main() -> None:
     for key, (name, net, plain, x, side) in cases.items():
         results[key] = compare(name, net, plain, x, side, arguments.repeats)
         if key != "dense":
-            kernel = kernel_of(net, x)
+            kernel = kernel_of(net.program(), x)
             operations = operations_per_pair(kernel)
             share = operations * results[key]["pairs_per_s"] / ceiling
             results[key] |= {"operations_per_pair": operations, "share_of_arithmetic_ceiling": share}

@@ -69,6 +69,11 @@ class Inputs:
         tensors = [self.x1] if self.x2 is None else [self.x1, self.x2]
         return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.x1.shape[0], (self.x1 if self.x2 is None else self.x2).shape[0]
+
     def give(self, result: Tensor) -> Any:
         """The result in the caller's own kind."""
         return result.detach().cpu().numpy() if self.as_numpy else result

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from gdkl.infinite.affine import affine
 from gdkl.infinite.finite import FiniteConv2d
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.parameters import finite_number, plain_sizes, shown_sizes
-from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
-from gdkl.infinite.state import Pixels, State
-from gdkl.infinite.sums import weighted_sum
+from gdkl.infinite.program import Convolve, Op
+from gdkl.infinite.spatial import Padding, PaddingMode, Window
 
 
 class Conv2d(InfiniteNetwork):
@@ -57,33 +55,8 @@ class Conv2d(InfiniteNetwork):
         self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
         self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
 
-    def _propagate(self, state: State) -> State:
-        if state.pixels is Pixels.NONE:
-            raise images_needed("Conv2d")
-        if self.window.size == (1, 1) and self.window.padding in ("same", "valid"):
-            return self._pixelwise(state)
-        padded = self.window.pad(state)
-        q1 = self.weight_var * self.window.mean(padded.q1) + self.bias_var
-        same = padded.q2 is padded.q1
-        q2 = q1 if same else self.weight_var * self.window.mean(padded.q2) + self.bias_var
-        spread = self.window.mean_along if state.pixels is Pixels.PAIRS else self.window.mean
-        frame = replace(padded, q1=q1, q2=q2)
-        new = weighted_sum([padded], spread, frame, w=self.weight_var, b=self.bias_var)
-        return new if new.ntk is None else replace(new, ntk=new.ntk + new.covariance())
-
-    def _pixelwise(self, state: State) -> State:
-        """A filter of one pixel sums nothing up: pixels are left out, and the rest is a dense layer."""
-        (rows, columns), pairs = self.window.stride, state.pixels is Pixels.PAIRS
-
-        def thinned(array: Tensor) -> Tensor:
-            array = array[..., ::rows, ::columns]
-            return array[..., ::rows, ::columns, :, :] if pairs and array.ndim > 3 else array
-
-        q1 = state.q1[..., ::rows, ::columns]
-        q2 = q1 if state.q2 is state.q1 else state.q2[..., ::rows, ::columns]
-        thin = state.map_pairs(thinned, q1=q1, q2=q2, own1=None, own2=None)
-        new = affine(thin, self.weight_var, self.bias_var)
-        return new if thin.ntk is None else replace(new, ntk=new.covariance() + self.weight_var * thin.ntk)
+    def _ops(self) -> Iterator[Op]:
+        yield Convolve(self.window, self.weight_var, self.bias_var)
 
     @property
     def _has_weights(self) -> bool:

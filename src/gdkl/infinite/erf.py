@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
-from gdkl.infinite.affine import affine
+from gdkl.infinite.formulas import ArcCosine, ErrorFunction, Formula
 from gdkl.infinite.network import Spec
 from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import State, safe_divide, safe_sqrt
+from gdkl.infinite.sums import affine
 
 
 class Saturated:
@@ -134,9 +136,15 @@ class Erf(Activation):
         z = Saturated(pair, 2 * self.b**2)
         return (4 / math.pi) * self.a**2 * self.b**2 * (z.p1 * z.p2).sqrt() / z.root
 
-    def _propagate(self, state: State) -> State:
+    def propagate(self, state: State) -> State:
+        """The precise state behind the activation."""
         # The slope above has a² in it already: the NTK takes no part in the scaling.
-        return affine(super()._propagate(state), self.a**2, self.c**2)
+        return affine(super().propagate(state), self.a**2, self.c**2)
+
+    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
+        """The kernel of the covariance alone."""
+        del arc_cosine
+        return ErrorFunction(2 * self.b**2, self.a**2 * 2 / math.pi, self.c**2), 1.0
 
     def function(self, x: Tensor) -> Tensor:
         """a·erf(b·x) + c."""

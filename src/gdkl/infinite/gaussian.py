@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.formulas import ArcCosine, Bump, Formula
 from gdkl.infinite.network import Spec
 from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import safe_sqrt
@@ -57,6 +59,11 @@ class Gaussian(Activation):
         beta = -2 * self.b
         X = beta**2 * (pair.q1 * pair.q2) * (pair.t * pair.u)
         return X, 1 + beta * (pair.q1 + pair.q2) + X
+
+    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
+        """The kernel of the covariance alone."""
+        del arc_cosine
+        return Bump(-2 * self.b, self.a**2), 1.0
 
     def function(self, x: Tensor) -> Tensor:
         """a·exp(b·x²)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch.nn import functional
 
 from gdkl.infinite.activation import Activation, Pair
 from gdkl.infinite.erf import Saturated
+from gdkl.infinite.formulas import ArcCosine, ErrorLinear, Formula
 from gdkl.infinite.network import Spec
 from gdkl.infinite.piecewise import angle
 from gdkl.infinite.state import safe_divide, safe_sqrt
@@ -105,6 +107,11 @@ class GELU(Activation):
         down = z.arcsine_fall(Pair(pair.q1, pair.q2, torch.where(forward, pair.t, 1), torch.where(forward, pair.u, 1)))
         across = angle(z.t, z.u) - angle(z.one_minus_S, 1 + z.S)
         return torch.where(forward, down, across)
+
+    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
+        """The kernel of the covariance alone."""
+        del arc_cosine
+        return ErrorLinear(), 1.0
 
     def function(self, x: Tensor) -> Tensor:
         """x·Φ(x)."""

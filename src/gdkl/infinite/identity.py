@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import nn
 
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.parameters import finite_number
-from gdkl.infinite.state import State
+from gdkl.infinite.program import Op
 from gdkl.numerics import OptionError
 
 
@@ -19,8 +21,8 @@ class Identity(InfiniteNetwork):
         tensor([[4.]])
     """
 
-    def _propagate(self, state: State) -> State:
-        return state
+    def _ops(self) -> Iterator[Op]:
+        return iter(())
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         del width, outputs
@@ -47,8 +49,8 @@ class Dropout(InfiniteNetwork):
         if self.p > 1:
             raise OptionError(f"p must be a share between 0 and 1; got {p!r}.")
 
-    def _propagate(self, state: State) -> State:
-        return state
+    def _ops(self) -> Iterator[Op]:
+        return iter(())
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         del width, outputs

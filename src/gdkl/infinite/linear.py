@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 from torch import nn
 
-from gdkl.infinite.affine import affine
 from gdkl.infinite.finite import FiniteLinear
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.parameters import finite_number
-from gdkl.infinite.state import State
+from gdkl.infinite.program import Affine, Op
 
 
 class Linear(InfiniteNetwork):
@@ -32,11 +31,8 @@ class Linear(InfiniteNetwork):
         self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
         self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
 
-    def _propagate(self, state: State) -> State:
-        new = affine(state, self.weight_var, self.bias_var)
-        if state.ntk is None:
-            return new
-        return replace(new, ntk=new.covariance() + self.weight_var * state.ntk)
+    def _ops(self) -> Iterator[Op]:
+        yield Affine(self.weight_var, self.bias_var)
 
     @property
     def _has_weights(self) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gdkl.infinite.finite import FiniteFunction, channel_norm
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.parameters import finite_number
-from gdkl.infinite.state import State
+from gdkl.infinite.program import Normalise, Op
 
 
 class LayerNorm(InfiniteNetwork):
@@ -32,28 +31,8 @@ class LayerNorm(InfiniteNetwork):
     def __init__(self, eps: float = 1e-5) -> None:
         self.eps = finite_number(eps, "eps", least=0.0)
 
-    def _propagate(self, state: State) -> State:
-        q1, factor1 = self._normalised(state.q1)
-        q2, factor2 = (q1, factor1) if state.q2 is state.q1 else self._normalised(state.q2)
-        f1, f2 = state.left(factor1), state.right(factor2)
-        return replace(
-            state,
-            q1=q1,
-            q2=q2,
-            k=None if state.k is None else state.k * f1 * f2,
-            ntk=None if state.ntk is None else state.ntk * f1 * f2,
-        )
-
-    def _normalised(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Variances q / (q + eps) and factors 1 / √(q + eps)."""
-        tiny = torch.finfo(q.dtype).tiny
-        if self.eps > tiny**0.5:
-            return q / (q + self.eps), (q + self.eps).rsqrt()
-        # A zero input stays zero even with eps = 0, or one that is zero in float32. No eps bounds the derivative there,
-        # which has no direction to go: it counts as zero.
-        positive = q > 0
-        base = torch.where(positive, q + max(self.eps, tiny), 1)
-        return torch.where(positive, q / base, 0), torch.where(positive, base.rsqrt(), 0)
+    def _ops(self) -> Iterator[Op]:
+        yield Normalise(self.eps)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         del width, outputs

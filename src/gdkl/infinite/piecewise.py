@@ -9,12 +9,14 @@ rest on
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.formulas import ArcCosine, Formula
 from gdkl.infinite.network import Spec
 from gdkl.infinite.parameters import finite_number
 
@@ -104,10 +106,18 @@ class ABReLU(Activation):
         return ((self.a + self.b) / 2) ** 2, ((self.b - self.a) / 2) ** 2
 
     @property
-    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        # c = −1 turns into c = 1 where the even part is alone, and stays c = −1 where the odd part is.
+    def two_sided(self) -> bool:
+        """Antipodal inputs become parallel where the even part is alone, and stay antipodal where the odd part is."""
         odd, even = self._parts
         return odd < even
+
+    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
+        """Even part · (odd/even · k + E|uv|)."""
+        odd, even = self._parts
+        if even == 0:
+            return None, odd
+        formula = arc_cosine(odd / even)
+        return formula, even * formula.gain
 
     def variance(self, q: Tensor) -> Tensor:
         """(a² + b²)/2 · q."""

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
+from gdkl.infinite import program
 from gdkl.infinite.conv import window_arguments
 from gdkl.infinite.finite import FiniteAvgPool2d, FiniteFunction, image_mean
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.parameters import plain_sizes
-from gdkl.infinite.spatial import Padding, PaddingMode, Window, images_needed
-from gdkl.infinite.state import Pixels, State
-from gdkl.infinite.sums import deficit_of_distance, distances, mean_scale, weighted_sum
+from gdkl.infinite.program import Op
+from gdkl.infinite.spatial import Padding, PaddingMode, Window
 from gdkl.numerics import OptionError
-
-#: Distances below so many ulps of what they are the difference of count as zero.
-SNAP = 16
 
 
 class AvgPool2d(InfiniteNetwork):
@@ -41,8 +37,6 @@ class AvgPool2d(InfiniteNetwork):
         tensor([[1.]])
     """
 
-    _needs_pairs = True
-
     def __init__(
         self,
         kernel_size: int | tuple[int, int],
@@ -60,10 +54,8 @@ class AvgPool2d(InfiniteNetwork):
         )
         self.count_include_pad = bool(count_include_pad)
 
-    def _propagate(self, state: State) -> State:
-        if state.pixels is not Pixels.PAIRS:
-            raise images_needed("AvgPool2d")
-        return pool(state, self.window, normalise_edges=not self.count_include_pad)
+    def _ops(self) -> Iterator[Op]:
+        yield program.Pool(self.window, normalise_edges=not self.count_include_pad)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         del width, outputs
@@ -90,16 +82,8 @@ class GlobalAvgPool2d(InfiniteNetwork):
         tensor([[1.]])
     """
 
-    _needs_pairs = True
-
-    def _propagate(self, state: State) -> State:
-        if state.pixels is Pixels.NONE:
-            raise images_needed("GlobalAvgPool2d")
-        size = (state.q1.shape[-2], state.q1.shape[-1])
-        new = pool(state, Window(size, size, "valid", "zeros"), normalise_edges=False).same_pixels()
-        return new.map_pairs(
-            lambda array: array[..., 0, 0], q1=new.q1[..., 0, 0], q2=new.q2[..., 0, 0], pixels=Pixels.NONE
-        )
+    def _ops(self) -> Iterator[Op]:
+        yield program.Pool(None)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         del width, outputs
@@ -118,18 +102,8 @@ class Flatten(InfiniteNetwork):
         tensor([[3.]])
     """
 
-    def _propagate(self, state: State) -> State:
-        if state.pixels is Pixels.NONE:
-            return state
-        state = state.same_pixels()
-
-        def spread(array: Tensor) -> Tensor:
-            return array.mean(dim=(-2, -1), keepdim=True)
-
-        q1 = spread(state.q1)
-        q2 = q1 if state.q2 is state.q1 else spread(state.q2)
-        new = weighted_sum([state], spread, replace(state, q1=q1, q2=q2), w=1.0, b=0.0)
-        return new.map_pairs(lambda array: array[..., 0, 0], q1=q1[..., 0, 0], q2=q2[..., 0, 0], pixels=Pixels.NONE)
+    def _ops(self) -> Iterator[Op]:
+        yield program.Flatten()
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         del width, outputs
@@ -137,65 +111,6 @@ class Flatten(InfiniteNetwork):
 
     def _own_spec(self) -> Spec:
         return {"op": "flatten"}
-
-
-def pool(state: State, window: Window, *, normalise_edges: bool) -> State:
-    """Mean over all pairs of pixels of two windows.
-
-    Distances of means are means of distances less the spread within either window,
-
-        d' = mean d12 − ½·mean d11 − ½·mean d22,
-
-    the means over pairs of pixels of P × P', P × P and P' × P'.
-    """
-    own1 = state if state.own1 is None else state.own1
-    own2 = own1 if state.own2 is state.own1 else state if state.own2 is None else state.own2
-    rho1 = mean_scale(own1.q1)
-    rho2 = rho1 if own2 is own1 else mean_scale(own2.q1)
-    q1, within1 = _pool_own(own1, rho1, window)
-    q2, within2 = (q1, within1) if own2 is own1 else _pool_own(own2, rho2, window)
-    padded = window.pad(state)
-    frame = replace(padded, q1=q1, q2=q2)
-    d, e = distances(padded, rho1, rho2)
-    spread = frame.left(within1) / 2 + frame.right(within2) / 2
-    between = window.mean_across(d)
-    # What is left of two equal numbers is rounding, and would look like an angle of √ε.
-    near = torch.where((between - spread) > SNAP * torch.finfo(d.dtype).eps * between, between - spread, 0)
-    t = deficit_of_distance(frame, near, rho1, rho2)
-    u = None
-    if e is not None:
-        between = window.mean_across(e)
-        far = torch.where((between - spread) > SNAP * torch.finfo(d.dtype).eps * between, between - spread, 0)
-        u = deficit_of_distance(frame, far, rho1, rho2)
-    k = None if padded.k is None else window.mean_across(padded.k)
-    ntk = None if padded.ntk is None else window.mean_across(padded.ntk)
-    new = replace(frame, t=t, u=u, k=k, ntk=ntk)
-    if not normalise_edges:
-        return new
-    # Means over the pixels inside the image alone: a factor for each window, which no correlation feels.
-    inside = torch.ones_like(state.q1[:1])
-    outside = replace(state, q1=inside, q2=inside, t=inside, u=None, k=None, ntk=None, pixels=Pixels.DIAGONAL)
-    factor = 1 / window.mean(window.pad(outside).q1)
-    both = new.left(factor) * new.right(factor)
-    return replace(
-        new,
-        q1=q1 * factor.square(),
-        q2=q2 * factor.square(),
-        k=None if k is None else k * both,
-        ntk=None if ntk is None else ntk * both,
-    )
-
-
-def _pool_own(own: State, rho: Tensor, window: Window) -> tuple[Tensor, Tensor]:
-    """Variances of window means, and the mean distance of the pixels within a window."""
-    padded = window.pad(own)
-    d, _ = distances(padded, rho, rho)
-    within = _same(window.mean_across(d))
-    return _same(window.mean_across(padded.covariance())), within
-
-
-def _same(array: Tensor) -> Tensor:
-    return array.diagonal(dim1=-4, dim2=-2).diagonal(dim1=-3, dim2=-2)
 
 
 def pool_from_spec(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import nn
 
 from gdkl.infinite.network import InfiniteNetwork, Spec
-from gdkl.infinite.state import State
+from gdkl.infinite.program import Op
 from gdkl.numerics import OptionError
 
 
@@ -28,17 +30,9 @@ class Sequential(InfiniteNetwork):
                 raise OptionError(f"a layer must be one of gdkl.infinite's; got {type(layer).__name__}.")
         self.layers = layers
 
-    @property
-    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return any(layer._two_sided for layer in self.layers)
-
     def to_spec(self) -> list[Spec]:
         """The layers of all parts in one flat list."""
         return [spec for layer in self.layers for spec in layer.to_spec()]
-
-    @property
-    def _needs_pairs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return any(layer._needs_pairs for layer in self.layers)
 
     @property
     def _has_weights(self) -> bool:
@@ -50,17 +44,9 @@ class Sequential(InfiniteNetwork):
             *(layer._finite(width, outputs if i == last else width) for i, layer in enumerate(self.layers))
         )
 
-    def _step(self, state: State, pairs_ahead: bool) -> State:
-        for i, layer in enumerate(self.layers):
-            ahead = pairs_ahead or any(later._needs_pairs for later in self.layers[i + 1 :])
-            state = layer._step(state, ahead)
-            if not ahead:
-                # Behind the last pooling the same pixels are enough.
-                state = state.same_pixels()
-        return state
-
-    def _propagate(self, state: State) -> State:
-        return self._step(state, pairs_ahead=False)
+    def _ops(self) -> Iterator[Op]:
+        for layer in self.layers:
+            yield from layer._ops()
 
     def _own_spec(self) -> Spec:
         raise RuntimeError("a sequence is a list of layers: to_spec() gives it")

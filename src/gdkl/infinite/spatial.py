@@ -143,6 +143,17 @@ class Window:
             pads.append((low, high))
         return pads[0], pads[1]
 
+    def outputs(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of what the window makes of an image.
+
+        Example:
+            >>> Window((3, 3), (2, 2), "same", "zeros").outputs(8, 7)
+            (4, 4)
+        """
+        (top, bottom), (left, right) = self.pads(height, width)
+        rows = (height + top + bottom - self.size[0]) // self.stride[0] + 1
+        return rows, (width + left + right - self.size[1]) // self.stride[1] + 1
+
     def pad(self, state: State) -> State:
         """The state on the padded image, where pixels outside have variance zero or wrap around."""
         pads = self.pads(*state.q1.shape[-2:])

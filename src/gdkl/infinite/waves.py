@@ -10,11 +10,13 @@ they have E[sin sin] = (e^−D − e^−Σ)/2 and E[cos cos] = (e^−D + e^−Σ
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.formulas import ArcCosine, Formula, Wave
 from gdkl.infinite.network import Spec
 from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import safe_divide, safe_sqrt
@@ -69,6 +71,12 @@ class _Wave(Activation):
         # e^−D − e^−Σ for small exponents is a difference of nearly equal numbers: take it by expm1.
         swing = -larger * torch.expm1(-b2 * s * (pair.u - pair.t).abs()) * torch.sign(pair.u - pair.t)
         return self._height2 * b2 / 2 * (self._odd_part * (larger + smaller) + self._even_part * swing)
+
+    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
+        """The kernel of the covariance alone."""
+        del arc_cosine
+        half = self._height2 / 2
+        return Wave(self._b2, half * self._odd_part, half * self._even_part), 1.0
 
 
 class Sin(_Wave):

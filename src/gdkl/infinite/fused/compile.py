@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gdkl.infinite.fused.program import UnsupportedError
+from gdkl.infinite.program import UnsupportedError
 from gdkl.numerics import cache_dir, write_atomically
 
 #: Products are not merged into sums behind the program's back: it says itself where they are.

@@ -1,33 +1,36 @@
-"""What a program runs on: a machine with lanes, of which each holds one number at a time.
+"""What formulas and programs are written for: arithmetic, and machines whose lanes each hold one number at a time.
 
-The same walk over a program (`interpret`) drives two machines: one computes with NumPy arrays (`emulate`), the
-other writes CUDA text (`cuda`). What the one computes is what the other writes, operation by operation.
+Formulas (`formulas`) need the arithmetic alone; a CPU records them as torch calls (`tape`). Whole programs on a GPU
+need lanes as well: the same walk (`fused.interpret`) drives the writer of CUDA text (`fused.cuda`) and the emulator of
+the tests. What the one computes is what the other writes, operation by operation.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gdkl.infinite.fused.layout import Layout
 
-#: One number on every lane: an array for the emulator, a name for the writer of text.
+#: One number on every lane: an array, a name in a text, a register of a tape.
 Value: TypeAlias = Any
 
 
-class Machine(ABC):
-    """The operations that programs are made of."""
+@dataclass(frozen=True)
+class Constant:
+    """A number of a compiled program that is data and not part of its text, by its place among the constants."""
 
-    # Arithmetic.
+    index: int
+
+
+class Arithmetic(ABC):
+    """The operations that formulas are made of."""
 
     @abstractmethod
-    def number(self, value: float) -> Value:
-        """A number that is part of the program."""
-
-    @abstractmethod
-    def constant(self, index: int) -> Value:
-        """One of the program's constants, which are data and not part of its text."""
+    def number(self, value: float | Constant) -> Value:
+        """A number of the program."""
 
     @abstractmethod
     def add(self, a: Value, b: Value) -> Value:
@@ -43,25 +46,31 @@ class Machine(ABC):
 
     @abstractmethod
     def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """a·b + c with one rounding, if the machine has it."""
-
-    @abstractmethod
-    def clipped_product(self, a: Value, b: Value) -> Value:
-        """a·b cut to 0 … 1, and 0 for what is no number."""
-
-    @abstractmethod
-    def quick(self, function: str, a: Value) -> Value:
-        """``sqrt`` or ``rcp`` (1/a) to a few units in the last place, with rcp(0) infinite."""
+        """a·b + c, with one rounding if the machine can."""
 
     @abstractmethod
     def function(self, name: str, *arguments: Value) -> Value:
         """A function by its name in C, such as ``fabs``, ``fmax``, ``asin`` or ``expm1``; ``divide`` is a / b."""
 
     @abstractmethod
+    def quick_root(self, a: Value) -> Value:
+        """√a to a few units in the last place."""
+
+    @abstractmethod
+    def clipped_ratio(self, a: Value, b: Value) -> Value:
+        """a / b to a few units in the last place, clipped to 0 … 1, and 0 for 0 / 0."""
+
+    @abstractmethod
     def reciprocal_root(self, a: Value) -> Value:
         """1/√a, and 0 for a ≤ 0."""
 
-    # Lanes.
+    def clip(self, a: Value, low: float, high: float) -> Value:
+        """A value clipped to a range."""
+        return self.function("fmax", self.function("fmin", a, self.number(high)), self.number(low))
+
+
+class Machine(Arithmetic):
+    """Arithmetic on lanes that share the map of a pair of inputs."""
 
     @abstractmethod
     def mask(self, layout: Layout, axis: int, lanes: tuple[bool, ...]) -> Value:
@@ -90,21 +99,19 @@ class Machine(ABC):
     def repeat(self, count: int, values: Sequence[Value], body: Callable[[list[Value]], list[Value]]) -> list[Value]:
         """Values that have gone through a body several times."""
 
-    # Inputs and notes.
-
     @abstractmethod
     def products(self, channels: int, layout: Layout) -> list[Value]:
         """Sums over channels of products of the two inputs, pixel by pixel."""
 
     @property
     @abstractmethod
-    def makes_notes(self) -> bool:
-        """Whether the program runs on the variance of one input, to make its notes, or on pairs, to read them."""
+    def writes_factors(self) -> bool:
+        """Whether it runs on the variance of one input, to write its factors, or on pairs, to read them."""
 
     @abstractmethod
-    def read_notes(self, layout: Layout, planes: int) -> Callable[[int], tuple[Sequence[Value], Sequence[Value]]]:
-        """The next notes of either input, pixel by pixel; all pixels are asked for, in order."""
+    def read_factors(self, layout: Layout, planes: int) -> Callable[[int], tuple[Sequence[Value], Sequence[Value]]]:
+        """The next factors of either input, pixel by pixel; all pixels are asked for, in order."""
 
     @abstractmethod
-    def write_notes(self, layout: Layout, planes: int) -> Callable[[int, Sequence[Value]], None]:
-        """What takes the next notes of the input, pixel by pixel; all pixels are given, in order."""
+    def write_factors(self, layout: Layout, planes: int) -> Callable[[int, Sequence[Value]], None]:
+        """What takes the next factors of the input, pixel by pixel; all pixels are given, in order."""

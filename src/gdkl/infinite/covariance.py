@@ -1,0 +1,328 @@
+"""The CPU engine for the NNGP of networks of straight-line activations, without all pairs of pixels.
+
+The NNGP of ReLU and its kin needs no correlation deficit: the arc-cosine function is Lipschitz in c, so that rounding
+stays rounding. Here the covariance itself goes through a simplified program, in place, in tiles that stay in a core's
+cache, with pixels first and pairs last: neighbouring pixels are then long contiguous runs. Everything that belongs to
+one input alone is computed once for many tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from gdkl.infinite.formulas import ArcCosine, ArcFraction, ArcSine, Normalised
+from gdkl.infinite.gram import Tile, TiledEngine, Work, threads
+from gdkl.infinite.program import (
+    Add,
+    Affine,
+    Apply,
+    Convolve,
+    Op,
+    Program,
+    Save,
+    Sum,
+    Swap,
+    UnsupportedError,
+    simplified,
+)
+from gdkl.infinite.spatial import Window
+from gdkl.infinite.tape import BufferPool, Eager, tape
+from gdkl.numerics import chunk_slices
+
+#: Columns of a tile: the innermost axis, whose length decides how fast arrays of either set are spread out.
+COLUMNS = 32
+DENSE_COLUMNS = 1024
+#: How many times larger tiles are than those of the precise recursion.
+TIMES_CACHE = 4
+
+
+class CovarianceEngine(TiledEngine):
+    """Tiles of covariances.
+
+    Args:
+        program: The network's program.
+        x1: First set, shape ``(n1, features)`` or ``(n1, channels, height, width)``.
+        x2: Second set.
+
+    Raises:
+        UnsupportedError: If the network has a layer that needs the precise recursion.
+    """
+
+    def __init__(self, program: Program, x1: Tensor, x2: Tensor) -> None:
+        arc_cosine = ArcFraction if x1.dtype == torch.float32 else ArcSine
+        # Dividing by next to nothing takes the care of the precise recursion.
+        self.ops = simplified(program, x1.shape[1:], arc_cosine, least_eps=torch.finfo(x1.dtype).tiny)
+        self.x1, self.x2 = x1, x2
+        for op in self.ops:
+            if isinstance(op, Apply) and not isinstance(op.formula, ArcCosine | Normalised):
+                raise UnsupportedError("only straight-line activations are exact enough without the deficit")
+        self._kept: tuple[tuple[int, int, int], _Inputs] | None = None
+
+    def sides(self, work: Work) -> tuple[int, int]:
+        """Rows and columns of a tile: small enough for the caches, large enough for many operations."""
+        n2 = max(1, self.x2.shape[0])
+        # Python lets one thread pass at a time between the many short operations of a tile: larger tiles make up for it.
+        numbers = work.tile_numbers(self.x1.dtype, self.x1.device, times=TIMES_CACHE)
+        pairs = max(1, numbers // math.prod(self.x1.shape[2:]))
+        longest = max(math.isqrt(pairs), DENSE_COLUMNS if self.x1.ndim == 2 else COLUMNS)
+        columns = min(pairs, n2, longest)
+        rows = pairs // columns
+        # Of a symmetric matrix, what a band computes below the diagonal is lost.
+        return (max(1, min(rows, n2 // 4)) if self.x1 is self.x2 else rows), columns
+
+    def block_rows(self, work: Work) -> int:
+        """Inputs of one set whose factors fit the budget."""
+        pixels = math.prod(self.x1.shape[1:])
+        return max(64, work.memory // (4 * (len(self.ops) + 4) * pixels * self.x1.dtype.itemsize))
+
+    def diagonal(self, work: Work) -> Tensor:
+        """Variances of the first set behind the network."""
+        parts = [self._inputs(self.x1, part).q for part in chunk_slices(self.x1.shape[0], self.block_rows(work))]
+        return torch.cat(parts) if parts else self.x1.new_zeros(0)
+
+    def block(self, rows: slice, columns: slice) -> Tile:
+        """What the tiles of a part of the matrix share."""
+        first = self._inputs(self.x1, rows)
+        same = self.x1 is self.x2 and rows == columns
+        return _Block(self.ops, first, first if same else self._inputs(self.x2, columns))
+
+    def _inputs(self, x: Tensor, rows: slice) -> _Inputs:
+        """Some inputs with their factors, kept until others are asked for."""
+        key = (id(x), rows.start, rows.stop)
+        if self._kept is None or self._kept[0] != key:
+            with threads(1):
+                self._kept = (key, _Inputs(x[rows], self.ops))
+        return self._kept[1]
+
+
+class _Inputs:
+    """A set of inputs: values, factors for each formula in order, and variances, with inputs last."""
+
+    def __init__(self, x: Tensor, ops: Sequence[Op]) -> None:
+        # Vectors (n, d) stay, for a matrix product; images become (channels, H, W, n).
+        self.x = x if x.ndim == 2 else x.permute(1, 2, 3, 0).contiguous()
+        self.factors: list[Sequence[Tensor]] = []
+        q = x.square().sum(1)
+        self.q = self._follow(ops, q if x.ndim == 2 else q.permute(1, 2, 0).contiguous())
+        self.has_zeros = any(factor.numel() > 0 and float(factor.min()) == 0 for (factor, *_) in self.factors)
+
+    def _follow(self, ops: Sequence[Op], q: Tensor) -> Tensor:
+        """Send variances through the program and keep what pairs will need."""
+        pool, machine, stack = BufferPool(q.dtype, q.device), Eager(q), list[Tensor]()
+        for op in ops:
+            if isinstance(op, Affine):
+                q = op.w * q + op.b
+            elif isinstance(op, Convolve):
+                q = _convolve(q, op, pool, keep=True)
+            elif isinstance(op, Apply):
+                self.factors.append(op.formula.factors(machine, q))
+                q = op.formula.variance(machine, q, self.factors[-1])
+            elif isinstance(op, Sum):
+                q = q.sum(dim=(0, 1))
+            elif isinstance(op, Save):
+                stack.append(q)
+            elif isinstance(op, Swap):
+                q, stack[-1] = stack[-1], q
+            elif isinstance(op, Add):
+                q = q + stack.pop()
+        return q
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A part of the matrix, of which tiles can be computed."""
+
+    ops: Sequence[Op]
+    first: _Inputs
+    second: _Inputs
+
+    def __call__(self, rows: slice, columns: slice) -> Tensor:
+        a = self.first.x
+        with BufferPool.borrowed(a.dtype, a.device) as pool:
+            # What is not given back to the pool, the result, belongs to the caller.
+            return self._tile(rows, columns, pool)
+
+    def _tile(self, rows: slice, columns: slice, pool: BufferPool) -> Tensor:
+        """The covariances of some rows with some columns of the block."""
+        a, b, ops = self.first.x, self.second.x, self.ops
+        if a.ndim == 2:
+            left, right = a[rows], b[columns]
+            k = pool.take((left.shape[0], right.shape[0]))
+            # The first dense layer comes with the product.
+            w, term = 1.0, 0.0
+            if ops and isinstance(ops[0], Affine):
+                w, term, ops = float(ops[0].w), float(ops[0].b), ops[1:]
+            torch.addmm(pool.constant(term).expand(k.shape), left, right.T, alpha=w, out=k)
+        else:
+            left, right = a[..., rows, None], b[..., None, columns]
+            k = pool.take((*a.shape[1:3], left.shape[-2], right.shape[-1]))
+            torch.mul(left[0], right[0], out=k)
+            for channel in range(1, a.shape[0]):
+                k.addcmul_(left[channel], right[channel])
+        return self._follow(ops, k, rows, columns, pool)
+
+    def _follow(self, ops: Sequence[Op], k: Tensor, rows: slice, columns: slice, pool: BufferPool) -> Tensor:
+        """Send covariances through the program; a map on the stack is never written to."""
+        careful = self.first.has_zeros or self.second.has_zeros
+        factors = zip(self.first.factors, self.second.factors, strict=True)
+        stack: list[Tensor] = []
+        merged: Op | None = None
+        for op, following in zip(ops, (*ops[1:], None), strict=True):
+            keep = any(k is kept for kept in stack)
+            if op is merged:
+                merged = None
+            elif isinstance(op, Affine):
+                k = _scaled(k, float(op.w), float(op.b), pool, keep=keep)
+            elif isinstance(op, Convolve):
+                k = _convolve(k, op, pool, keep=keep)
+            elif isinstance(op, Apply):
+                first, second = next(factors)
+                w, b = 1.0, 0.0
+                if isinstance(following, Affine):
+                    # The dense layer behind an activation comes with its last pass.
+                    w, b, merged = float(following.w), float(following.b), following
+                k = tape(op.formula, w, b, careful=careful)(
+                    k,
+                    [factor[..., rows, None] for factor in first],
+                    [factor[..., None, columns] for factor in second],
+                    pool,
+                    keep=keep,
+                )
+            elif isinstance(op, Sum):
+                total = torch.sum(k, dim=(0, 1), out=pool.take(k.shape[2:]))
+                k = _replaced(k, total, pool, keep=keep)
+            elif isinstance(op, Save):
+                stack.append(k)
+            elif isinstance(op, Swap):
+                k, stack[-1] = stack[-1], k
+            elif isinstance(op, Add):
+                other = stack.pop()
+                own = not any(other is kept for kept in stack)
+                if own and other is not k:
+                    other.add_(k)
+                    k = _replaced(k, other, pool, keep=any(k is kept for kept in stack))
+                else:
+                    k = torch.add(k, other, out=pool.take(k.shape))
+        return k
+
+
+def _replaced(old: Tensor, new: Tensor, pool: BufferPool, *, keep: bool) -> Tensor:
+    """A new map in the place of an old one, whose memory is free unless it is to be kept."""
+    if not keep:
+        pool.give(old)
+    return new
+
+
+def _scaled(k: Tensor, w: float, b: float, pool: BufferPool, *, keep: bool = False) -> Tensor:
+    """w·k + b in one pass."""
+    out = pool.take(k.shape) if keep else k
+    return torch.mul(k, w, out=out) if b == 0 else torch.add(pool.constant(b), k, alpha=w, out=out)
+
+
+def _convolve(k: Tensor, op: Convolve, pool: BufferPool, *, keep: bool) -> Tensor:
+    """w · mean over the window + b, for pixels in the first two axes; ``k`` is used up unless it is to be kept."""
+    window = op.window
+    pads = window.pads(k.shape[0], k.shape[1])
+    if window.mode == "circular":
+        for axis, (low, high) in enumerate(pads):
+            if low or high:
+                index = torch.arange(-low, k.shape[axis] + high, device=k.device) % k.shape[axis]
+                k, keep = _replaced(k, k.index_select(axis, index), pool, keep=keep), False
+        pads = ((0, 0), (0, 0))
+    for axis in (0, 1):
+        total = _slide(k, axis, window, pads[axis], pool)
+        if total is not k:
+            k, keep = _replaced(k, total, pool, keep=keep), False
+    return _scaled(k, float(op.w) / (window.size[0] * window.size[1]), float(op.b), pool, keep=keep)
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """One offset of a window along an axis: outputs ``first`` to ``last`` read inputs from ``start`` on."""
+
+    first: int
+    last: int
+    start: int
+
+
+@lru_cache(maxsize=256)
+def _taps(length: int, size: int, stride: int, pads: tuple[int, int]) -> tuple[int, tuple[_Tap, ...]]:
+    """How many outputs there are, and the taps that lie inside the image for any of them, widest first."""
+    low, high = pads
+    count = (length + low + high - size) // stride + 1
+    taps: list[_Tap] = []
+    for tap in range(size):
+        # Output i of this tap is input i·stride + tap − low.
+        first = max(0, -((tap - low) // stride))
+        last = min(count, (length - 1 + low - tap) // stride + 1)
+        if last > first:
+            taps.append(_Tap(first, last, first * stride + tap - low))
+    return count, tuple(sorted(taps, key=lambda tap: tap.first - tap.last))
+
+
+def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], pool: BufferPool) -> Tensor:
+    """Sums over a window along one axis, with zeros outside."""
+    size, stride = window.size[axis], window.stride[axis]
+    if size == 1 and stride == 1 and pads == (0, 0):
+        return k
+    count, taps = _taps(k.shape[axis], size, stride, pads)
+    shape = list(k.shape)
+    shape[axis] = count
+    total = pool.take(shape)
+    for out, first, second in _plan(k, total, axis, stride, taps):
+        if first is None:
+            out.zero_()
+        elif second is None:
+            out.copy_(first)
+        else:
+            torch.add(first, second, out=out)
+    return total
+
+
+#: Out ← first + second; where the second is missing, out ← first; where both are, out ← 0.
+_Piece: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
+
+
+def _plan(k: Tensor, total: Tensor, axis: int, stride: int, taps: Sequence[_Tap]) -> list[_Piece]:
+    """The sums over parts of arrays that make up a sum over a window."""
+    count = total.shape[axis]
+
+    def read(start: int, outputs: int) -> Tensor:
+        if stride == 1:
+            return k.narrow(axis, start, outputs)
+        cut = slice(start, start + (outputs - 1) * stride + 1, stride)
+        return k[cut] if axis == 0 else k[:, cut]
+
+    if not taps:
+        # Every window lies in the padding.
+        return [(total, None, None)]
+    widest, rest = taps[0], taps[1:]
+    plan: list[_Piece] = []
+    if widest.last - widest.first < count:
+        plan.append((total, None, None))
+        rest = taps
+    elif not rest:
+        plan.append((total, read(widest.start, count), None))
+    else:
+        # The widest two taps make the sum in one pass; where the second does not reach, the first is copied.
+        second, rest = rest[0], rest[1:]
+        reach = second.last - second.first
+        inside = read(widest.start + second.first * stride, reach)
+        plan.append((total.narrow(axis, second.first, reach), inside, read(second.start, reach)))
+        if second.first > 0:
+            plan.append((total.narrow(axis, 0, second.first), read(widest.start, second.first), None))
+        if second.last < count:
+            outside = count - second.last
+            edge = read(widest.start + second.last * stride, outside)
+            plan.append((total.narrow(axis, second.last, outside), edge, None))
+    for tap in rest:
+        part = total.narrow(axis, tap.first, tap.last - tap.first)
+        plan.append((part, part, read(tap.start, tap.last - tap.first)))
+    return plan

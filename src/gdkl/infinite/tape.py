@@ -1,0 +1,341 @@
+"""Formulas on a CPU: recorded once as a list of torch calls that write into few arrays of a tile's size.
+
+Fresh memory for every intermediate value would cost more than the arithmetic, and so would every pass over memory that
+another operation can do on its way: products and quotients wait for a sum that takes them along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gdkl.infinite.formulas import Formula
+from gdkl.infinite.machine import Arithmetic, Constant, Value
+
+
+@dataclass(frozen=True)
+class _Register:
+    """A value that a call has computed, or an argument of the formula."""
+
+    index: int
+
+
+@dataclass
+class _Term:
+    """factor·a, factor·a·b or factor·a/b, not computed yet."""
+
+    factor: float
+    a: _Register
+    b: _Register | None = None
+    divided: bool = False
+    done: _Register | None = None
+
+
+_Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, float], int]
+
+
+class _Recorder(Arithmetic):
+    """Records calls; values are floats, registers and terms."""
+
+    def __init__(self, arguments: int, *, careful: bool) -> None:
+        self.calls: list[_Call] = []
+        self.registers = arguments
+        self.careful = careful
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **options: float) -> _Register:
+        """Record a call, whose result is a new register."""
+        self.registers += 1
+        self.calls.append((function, arguments, options, self.registers - 1))
+        return _Register(self.registers - 1)
+
+    def value(self, x: Value) -> _Register | float:
+        """A value that is computed."""
+        if not isinstance(x, _Term):
+            return x
+        if x.done is None:
+            if x.b is None:
+                x.done = self.call(torch.mul, x.a, x.factor)
+            else:
+                x.done = self.call(torch.div if x.divided else torch.mul, x.a, x.b)
+                if x.factor != 1:
+                    x.done = self.call(torch.mul, x.done, x.factor)
+        return x.done
+
+    def number(self, value: float | Constant) -> float:
+        if isinstance(value, Constant):
+            raise TypeError("a tape holds its numbers")
+        return value
+
+    def add(self, a: Value, b: Value) -> Value:
+        if isinstance(a, _Term) and not isinstance(b, _Term):
+            a, b = b, a
+        if isinstance(b, _Term) and b.done is None:
+            a = self.value(a)
+            if b.b is not None:
+                return self.call(torch.addcdiv if b.divided else torch.addcmul, a, b.a, b.b, value=b.factor)
+            return self.call(torch.add, a, b.a, alpha=b.factor)
+        return self.call(torch.add, self.value(a), self.value(b))
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        return self.add(a, self.multiply(b, -1.0))
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        if isinstance(a, float):
+            a, b = b, a
+        if isinstance(b, float):
+            if isinstance(a, float):
+                return a * b
+            if isinstance(a, _Term) and a.done is None:
+                return _Term(a.factor * b, a.a, a.b, a.divided)
+            return _Term(b, self.value(a))  # pyright: ignore[reportArgumentType]
+        if isinstance(b, _Term) and b.b is None and not isinstance(a, _Term):
+            a, b = b, a
+        right: Any = self.value(b)
+        if isinstance(a, _Term) and a.b is None:
+            return _Term(a.factor, a.a, right)
+        return _Term(1.0, self.value(a), right)  # pyright: ignore[reportArgumentType]
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        return self.add(self.multiply(a, b), c)
+
+    def function(self, name: str, *arguments: Value) -> Value:
+        values: list[Any] = [self.value(x) for x in arguments]
+        if name == "divide":
+            return _Term(1.0, values[0], values[1], divided=True)
+        if name == "sqrt":
+            return self.call(_root, *values)
+        if name in ("fmax", "fmin") and isinstance(values[1], float):
+            return self.call(torch.clamp_min if name == "fmax" else torch.clamp_max, *values)
+        names = {"fabs": "abs", "fmax": "maximum", "fmin": "minimum"}
+        return self.call(getattr(torch, names.get(name, name)), *values)
+
+    def quick_root(self, a: Value) -> Value:
+        return self.function("sqrt", a)
+
+    def clipped_ratio(self, a: Value, b: Value) -> Value:
+        return self.clip(self.function("divide", a, b), 0.0, 1.0)
+
+    def clip(self, a: Value, low: float, high: float) -> Value:
+        a = self.value(a)
+        if self.careful:
+            # The correlation of an input without variance, 0 / 0, counts as the middle of its range.
+            a = self.call(torch.nan_to_num, a, nan=(low + high) / 2)
+        return self.call(torch.clamp, a, low, high)
+
+    def reciprocal_root(self, a: Value) -> Value:
+        return self.call(_reciprocal_root, self.value(a))
+
+
+def _root(x: Tensor, *, out: Tensor) -> Tensor:
+    """√x, by NumPy on a CPU, which takes two thirds of torch's time on one core."""
+    if x.device.type != "cpu":
+        return torch.sqrt(x, out=out)
+    np.sqrt(x.numpy(), out=out.numpy())
+    return out
+
+
+def _reciprocal_root(x: Tensor, *, out: Tensor) -> Tensor:
+    return torch.rsqrt(x, out=out).nan_to_num_(0.0, 0.0, 0.0)
+
+
+class Tape:
+    """A formula of pairs, with the affine map behind it, as calls on registers.
+
+    Register 0 is the covariance, then come the factors of the first and of the second input.
+
+    Args:
+        formula: The formula.
+        w: Factor behind it.
+        b: Term behind it.
+        careful: Whether some input has no variance.
+    """
+
+    def __init__(self, formula: Formula, w: float, b: float, *, careful: bool) -> None:
+        planes = formula.planes
+        recorder = _Recorder(1 + 2 * planes, careful=careful)
+        registers = [_Register(index) for index in range(1 + 2 * planes)]
+        value = formula.pair(recorder, registers[0], registers[1 : 1 + planes], registers[1 + planes :])
+        value = recorder.multiply(value, w) if w != 1 else value
+        result = recorder.value(recorder.add(value, b) if b != 0 else value)
+        if not isinstance(result, _Register):
+            raise TypeError("a formula depends on the covariance")
+        self._plans = {keep: _plan(recorder.calls, len(registers), result.index, keep=keep) for keep in (False, True)}
+
+    def __call__(
+        self, k: Tensor, first: Sequence[Tensor], second: Sequence[Tensor], pool: BufferPool, *, keep: bool
+    ) -> Tensor:
+        """Run it on a tile; ``k`` is used up unless it is to be kept."""
+        plan = self._plans[keep]
+        fresh = [pool.take(k.shape) for _ in range(plan.arrays)]
+        numbers = [pool.constant(value) if tensor else value for value, tensor in plan.numbers]
+        places: list[Any] = [k, *first, *second, *fresh, *numbers]
+        for function, arguments, options, out in plan.calls:
+            function(*[places[at] for at in arguments], out=places[out], **options)
+        result = places[plan.result]
+        for array in fresh if keep else (k, *fresh):
+            if array is not result:
+                pool.give(array)
+        return result
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Calls on places: the arguments of a formula, then arrays of a tile's size, then numbers.
+
+    Attributes:
+        calls: Functions with the places of their arguments, options, and the place of their result.
+        arrays: How many arrays there are.
+        numbers: Numbers, and whether torch must have them as tensors.
+        result: The place of the result.
+    """
+
+    calls: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]]
+    arrays: int
+    numbers: list[tuple[float, bool]]
+    result: int
+
+
+def _plan(calls: Sequence[_Call], arguments: int, result: int, *, keep: bool) -> _Plan:
+    """Choose arrays for values: a result takes the place of an argument that is not needed any more."""
+    last = {result: len(calls)}
+    for number, (_, values, _, _) in enumerate(calls):
+        last |= {x.index: max(number, last.get(x.index, 0)) for x in values if isinstance(x, _Register)}
+    place = {index: index for index in range(arguments)}
+    free: list[int] = []
+    owned = set[int]() if keep else {0}
+    arrays = 0
+    for number, (_, values, _, target) in enumerate(calls):
+        spent = {x.index for x in values if isinstance(x, _Register) and last[x.index] == number} & owned
+        owned -= spent
+        free += sorted(place[index] for index in spent)
+        if free:
+            place[target] = free.pop()
+        else:
+            place[target] = arguments + arrays
+            arrays += 1
+        owned.add(target)
+    numbers: list[tuple[float, bool]] = []
+    placed: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]] = []
+    for function, values, options, target in calls:
+        at: list[int] = []
+        for x in values:
+            if isinstance(x, _Register):
+                at.append(place[x.index])
+            else:
+                # torch takes a number in the first place only as a tensor.
+                at.append(arguments + arrays + len(numbers))
+                numbers.append((x, len(at) == 1))
+        placed.append((function, tuple(at), options, place[target]))
+    return _Plan(placed, arrays, numbers, place[result])
+
+
+@lru_cache(maxsize=256)
+def tape(formula: Formula, w: float, b: float, *, careful: bool) -> Tape:
+    """The tape of a formula."""
+    return Tape(formula, w, b, careful=careful)
+
+
+class BufferPool:
+    """Arrays of a tile's work that are used again: fresh memory for each would cost more than the arithmetic.
+
+    Example:
+        >>> pool = BufferPool(torch.float32, torch.device("cpu"))
+        >>> array = pool.take((2, 3))
+        >>> pool.give(array)
+        >>> pool.take((3, 2)).data_ptr() == array.data_ptr()
+        True
+    """
+
+    #: Bytes of arrays that are kept for the next kernel.
+    most_kept = 64 * 2**20
+    _idle: ClassVar[list[BufferPool]] = []
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.kind = (dtype, device)
+        self._free: dict[int, list[Tensor]] = {}
+        self._taken: dict[int, Tensor] = {}
+        self._constants: dict[float, Tensor] = {}
+
+    def take(self, shape: Sequence[int]) -> Tensor:
+        """An array of a shape, with anything in it."""
+        size = math.prod(shape)
+        # Arrays of about the same size share memory, the one given back last first: it still lies in a cache.
+        waiting = self._free.setdefault(size.bit_length(), [])
+        dtype, device = self.kind
+        memory = waiting.pop() if waiting else torch.empty(1 << size.bit_length(), dtype=dtype, device=device)
+        self._taken[memory.data_ptr()] = memory
+        return memory[:size].view(shape)
+
+    def give(self, array: Tensor) -> None:
+        """Give an array back that is not needed any more."""
+        memory = self._taken.pop(array.data_ptr(), None)
+        if memory is not None:
+            self._free[array.numel().bit_length()].append(memory)
+
+    def constant(self, value: float) -> Tensor:
+        """A number as a tensor."""
+        if value not in self._constants:
+            self._constants[value] = torch.tensor(value, dtype=self.kind[0], device=self.kind[1])
+        return self._constants[value]
+
+    @classmethod
+    @contextmanager
+    def borrowed(cls, dtype: torch.dtype, device: torch.device) -> Generator[BufferPool]:
+        """A pool that no other thread uses meanwhile; small kernels come many at a time and find it filled."""
+        try:
+            pool = cls._idle.pop()
+        except IndexError:
+            pool = None
+        if pool is None or pool.kind != (dtype, device):
+            pool = cls(dtype, device)
+        try:
+            yield pool
+        finally:
+            # What was not given back, as after an error, is not ours any more.
+            pool._taken.clear()
+            bytes_kept = sum(memory.nbytes for waiting in pool._free.values() for memory in waiting)
+            if bytes_kept <= cls.most_kept and len(pool._constants) < 1000:
+                cls._idle.append(pool)
+
+
+class Eager(Arithmetic):
+    """Arithmetic on tensors of single inputs, where speed does not matter."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.like = like
+
+    def number(self, value: float | Constant) -> Tensor:
+        return self.like.new_tensor(value)
+
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+    def subtract(self, a: Tensor, b: Tensor) -> Tensor:
+        return a - b
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        return a * b
+
+    def fma(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return a * b + c
+
+    def function(self, name: str, *arguments: Tensor) -> Tensor:
+        names = {"fabs": "abs", "fmax": "maximum", "fmin": "minimum"}
+        return getattr(torch, names.get(name, name))(*arguments)
+
+    def quick_root(self, a: Tensor) -> Tensor:
+        return a.sqrt()
+
+    def clipped_ratio(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a / b).nan_to_num(0.0).clamp(0, 1)
+
+    def reciprocal_root(self, a: Tensor) -> Tensor:
+        return torch.where(a > 0, a.rsqrt(), 0)
