@@ -146,7 +146,9 @@ class TestPlacement:
         assert lower(inf.wide_resnet(blocks=1).program(), (3, 8, 8), torch.float32).group < 32
 
     def test_repeated_blocks_are_loops(self):
-        shallow, deep = (lower(inf.wide_resnet(blocks=blocks).program(), (3, 32, 32), torch.float32) for blocks in (4, 9))
+        shallow, deep = (
+            lower(inf.wide_resnet(blocks=blocks).program(), (3, 32, 32), torch.float32) for blocks in (4, 9)
+        )
         assert any(isinstance(step, Repeat) for step in deep.steps)
         assert len(write(deep, (3, 32, 32), "float").text) <= len(write(shallow, (3, 32, 32), "float").text)
         activations = [step for step in flat(deep.steps) if isinstance(step.op, Apply)]
@@ -188,7 +190,9 @@ class TestUnsupported:
 class TestText:
     def test_variances_are_data(self):
         texts = [
-            write(lower(inf.wide_resnet(blocks=2, weight_var=w).program(), (3, 8, 8), torch.float32), (3, 8, 8), "float").text
+            write(
+                lower(inf.wide_resnet(blocks=2, weight_var=w).program(), (3, 8, 8), torch.float32), (3, 8, 8), "float"
+            ).text
             for w in (2.0, 5.0)
         ]
         assert texts[0] == texts[1]

@@ -89,10 +89,6 @@ def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None, *, name: str = "x1")
 
     Raises:
         DataError: If the inputs are not numbers, not finite, empty, or do not fit each other.
-
-    Example:
-        >>> read_inputs(np.array([[1, 2]])).x1
-        tensor([[1., 2.]], dtype=torch.float64)
     """
     as_numpy = not isinstance(x1, Tensor) and not isinstance(x2, Tensor)
     first = _tensor(x1, name)

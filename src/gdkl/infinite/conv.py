@@ -81,12 +81,7 @@ class Conv2d(InfiniteNetwork):
 
 
 def window_arguments(window: Window) -> str:
-    """The arguments that make a window, for printing.
-
-    Example:
-        >>> window_arguments(Window((3, 3), (2, 1), "same", "zeros"))
-        "kernel_size=3, stride=(2, 1), padding='same'"
-    """
+    """The arguments that make a window, for printing."""
     sizes = {
         "kernel_size": window.size,
         "stride": window.stride,
@@ -99,11 +94,6 @@ def window_arguments(window: Window) -> str:
 def conv_from_spec(
     filter: Any, strides: Any, padding: Any, *, w_var: float, b_var: float, padding_mode: Any = "zeros"
 ) -> Conv2d:
-    """A convolution from the entries of its spec.
-
-    Example:
-        >>> conv_from_spec([3, 3], [1, 1], "VALID", w_var=1.0, b_var=0.0).window.size
-        (3, 3)
-    """
+    """A convolution from the entries of its spec."""
     window = Window.from_spec(filter, strides, padding, padding_mode)
     return Conv2d(window.size, window.stride, window.padding, window.mode, weight_var=w_var, bias_var=b_var)

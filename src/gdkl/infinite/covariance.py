@@ -9,16 +9,16 @@ one input alone is computed once for many tiles.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.formulas import ArcCosine, ArcFraction, ArcSine, Normalised
-from gdkl.infinite.gram import Tile, TiledEngine, Work, threads
+from gdkl.infinite.gram import Tile, TiledEngine, Work
 from gdkl.infinite.program import (
     Add,
     Affine,
@@ -34,13 +34,14 @@ from gdkl.infinite.program import (
 )
 from gdkl.infinite.spatial import Window
 from gdkl.infinite.tape import BufferPool, Eager, tape
+from gdkl.infinite.threads import threads
 from gdkl.numerics import chunk_slices
 
 #: Columns of a tile: the innermost axis, whose length decides how fast arrays of either set are spread out.
 COLUMNS = 32
 DENSE_COLUMNS = 1024
-#: How many times larger tiles are than those of the precise recursion.
-TIMES_CACHE = 4
+#: Numbers that an operation computes in the time that it takes to call it.
+SHORT_CALL = 2**14
 
 
 class CovarianceEngine(TiledEngine):
@@ -55,6 +56,8 @@ class CovarianceEngine(TiledEngine):
         UnsupportedError: If the network has a layer that needs the precise recursion.
     """
 
+    shares_cores = True
+
     def __init__(self, program: Program, x1: Tensor, x2: Tensor) -> None:
         arc_cosine = ArcFraction if x1.dtype == torch.float32 else ArcSine
         # Dividing by next to nothing takes the care of the precise recursion.
@@ -68,14 +71,18 @@ class CovarianceEngine(TiledEngine):
     def sides(self, work: Work) -> tuple[int, int]:
         """Rows and columns of a tile: small enough for the caches, large enough for many operations."""
         n2 = max(1, self.x2.shape[0])
-        # Python lets one thread pass at a time between the many short operations of a tile: larger tiles make up for it.
-        numbers = work.tile_numbers(self.x1.dtype, self.x1.device, times=TIMES_CACHE)
+        # Images have many small operations per tile, which larger tiles make up for.
+        times = (2 if self.x1.ndim == 2 else 4) * work.jobs(self.x1.device)
+        numbers = work.tile_numbers(self.x1.dtype, self.x1.device, times=times)
         pairs = max(1, numbers // math.prod(self.x1.shape[2:]))
         longest = max(math.isqrt(pairs), DENSE_COLUMNS if self.x1.ndim == 2 else COLUMNS)
         columns = min(pairs, n2, longest)
         rows = pairs // columns
-        # Of a symmetric matrix, what a band computes below the diagonal is lost.
-        return (max(1, min(rows, n2 // 4)) if self.x1 is self.x2 else rows), columns
+        if self.x1 is self.x2:
+            # What a band of a symmetric matrix computes below the diagonal is lost; short calls cost more than that.
+            least = SHORT_CALL // (columns * math.prod(self.x1.shape[2:]))
+            rows = max(1, min(rows, max(n2 // 4, least)))
+        return rows, columns
 
     def block_rows(self, work: Work) -> int:
         """Inputs of one set whose factors fit the budget."""
@@ -143,11 +150,12 @@ class _Block:
     first: _Inputs
     second: _Inputs
 
-    def __call__(self, rows: slice, columns: slice) -> Tensor:
-        a = self.first.x
-        with BufferPool.borrowed(a.dtype, a.device) as pool:
-            # What is not given back to the pool, the result, belongs to the caller.
-            return self._tile(rows, columns, pool)
+    def __call__(self, rows: slice, columns: slice, use: Callable[[Tensor], Any]) -> Any:
+        with BufferPool.borrowed(self.first.x.dtype, self.first.x.device) as pool:
+            k = self._tile(rows, columns, pool)
+            result = use(k)
+            pool.give(k)
+        return result
 
     def _tile(self, rows: slice, columns: slice, pool: BufferPool) -> Tensor:
         """The covariances of some rows with some columns of the block."""
@@ -276,7 +284,9 @@ def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], pool: Bu
     shape = list(k.shape)
     shape[axis] = count
     total = pool.take(shape)
-    for out, first, second in _plan(k, total, axis, stride, taps):
+    key = (total.data_ptr(), tuple(k.shape), axis, size, stride, pads)
+    pieces: list[_Piece] = pool.views(k, key, lambda: _pieces(k, total, axis, stride, taps))
+    for out, first, second in pieces:
         if first is None:
             out.zero_()
         elif second is None:
@@ -290,7 +300,7 @@ def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], pool: Bu
 _Piece: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
 
 
-def _plan(k: Tensor, total: Tensor, axis: int, stride: int, taps: Sequence[_Tap]) -> list[_Piece]:
+def _pieces(k: Tensor, total: Tensor, axis: int, stride: int, taps: Sequence[_Tap]) -> list[_Piece]:
     """The sums over parts of arrays that make up a sum over a window."""
     count = total.shape[axis]
 
@@ -304,25 +314,25 @@ def _plan(k: Tensor, total: Tensor, axis: int, stride: int, taps: Sequence[_Tap]
         # Every window lies in the padding.
         return [(total, None, None)]
     widest, rest = taps[0], taps[1:]
-    plan: list[_Piece] = []
+    pieces: list[_Piece] = []
     if widest.last - widest.first < count:
-        plan.append((total, None, None))
+        pieces.append((total, None, None))
         rest = taps
     elif not rest:
-        plan.append((total, read(widest.start, count), None))
+        pieces.append((total, read(widest.start, count), None))
     else:
         # The widest two taps make the sum in one pass; where the second does not reach, the first is copied.
         second, rest = rest[0], rest[1:]
         reach = second.last - second.first
         inside = read(widest.start + second.first * stride, reach)
-        plan.append((total.narrow(axis, second.first, reach), inside, read(second.start, reach)))
+        pieces.append((total.narrow(axis, second.first, reach), inside, read(second.start, reach)))
         if second.first > 0:
-            plan.append((total.narrow(axis, 0, second.first), read(widest.start, second.first), None))
+            pieces.append((total.narrow(axis, 0, second.first), read(widest.start, second.first), None))
         if second.last < count:
             outside = count - second.last
             edge = read(widest.start + second.last * stride, outside)
-            plan.append((total.narrow(axis, second.last, outside), edge, None))
+            pieces.append((total.narrow(axis, second.last, outside), edge, None))
     for tap in rest:
         part = total.narrow(axis, tap.first, tap.last - tap.first)
-        plan.append((part, part, read(tap.start, tap.last - tap.first)))
-    return plan
+        pieces.append((part, part, read(tap.start, tap.last - tap.first)))
+    return pieces

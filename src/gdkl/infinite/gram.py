@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 import joblib
 import torch
 from torch import Tensor
 
 from gdkl.infinite.parameters import whole_number
+from gdkl.infinite.threads import sharing_pays, threads
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory
 
 #: Called with the number of pairs done and the number of all pairs.
 Progress: TypeAlias = Callable[[int, int], None]
-#: The covariances of some rows with some columns.
-Tile: TypeAlias = Callable[[slice, slice], Tensor]
 Part: TypeAlias = tuple[slice, slice]
+#: Computes the covariances of some rows with some columns and hands them to a function, which must not keep them.
+Tile: TypeAlias = Callable[[slice, slice, Callable[[Tensor], Any]], Any]
 
 #: Numbers of an array of a tile: small enough that its arrays stay in a core's cache.
 CACHE_NUMBERS = 2**16
@@ -89,10 +91,6 @@ def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
 
     Raises:
         OptionError: If one is not allowed.
-
-    Example:
-        >>> checked_work(1e6, None, None).memory
-        1000000
     """
     if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
         raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
@@ -119,8 +117,14 @@ class Engine(ABC):
 
 
 class TiledEngine(Engine):
-    """An engine that computes tiles, several at a time on a CPU."""
+    """An engine that computes tiles.
 
+    Attributes:
+        shares_cores: Whether cores share each operation of one tile, or take tiles of their own. Tiles of many short
+            operations must be shared: Python lets one thread at a time pass between operations.
+    """
+
+    shares_cores: ClassVar[bool] = False
     x1: Tensor
     x2: Tensor
 
@@ -151,7 +155,8 @@ class TiledEngine(Engine):
             # A block on the diagonal takes the half above it; other blocks are whole.
             parts = list(_triangle(shape[0], sides) if symmetric and rows == columns else _grid(*shape, sides))
             put = _Put(matrix, diagonal, (rows.start, columns.start))
-            for entries in _computed(self.block(rows, columns), parts, put, work.jobs(self.x1.device)):
+            run = _shared if self.shares_cores else _side_by_side
+            for entries in run(self.block(rows, columns), parts, put, work.jobs(self.x1.device)):
                 report(entries)
 
 
@@ -202,54 +207,39 @@ def _triangle(n: int, sides: tuple[int, int]) -> Iterator[Part]:
             yield rows, slice(rows.start + columns.start, rows.start + columns.stop)
 
 
-def _computed(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator[int]:
-    """Compute all parts, some at a time, and say after each how many entries it has.
+def _shared(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator[int]:
+    """Compute one part after another, each by all cores, and say after each how many entries it has."""
+    for part in parts:
+        with threads(jobs if sharing_pays(jobs) else 1):
+            entries = tile(*part, partial(put, part))
+        yield entries
 
-    Each thread has tiles of its own: cores that share a single operation wait for each other at its end, which takes
-    a thousand times as long as the operation where other programs keep them busy.
-    """
+
+def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator[int]:
+    """Compute several parts at a time, each by one core, and say after each how many entries it has."""
+    workers = min(jobs, len(parts))
+    if workers < 2:
+        yield from _shared(tile, parts, put, jobs)
+        return
+    backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
+    if not isinstance(backend, joblib.parallel.ThreadingBackend):
+        # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
+        parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
+        for part, values in zip(parts, parallel(joblib.delayed(_tile)(tile, part) for part in parts), strict=True):
+            yield put(part, values)
+        return
 
     def one(part: Part) -> int:
         with torch.no_grad():
-            return put(part, tile(*part))
+            return tile(*part, partial(put, part))
 
-    workers = min(jobs, len(parts))
-    if workers > 1:
-        backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
-        if not isinstance(backend, joblib.parallel.ThreadingBackend):
-            # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
-            parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
-            for part, values in zip(parts, parallel(joblib.delayed(_tile)(tile, part) for part in parts), strict=True):
-                yield put(part, values)
-            return
-        with threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            # Closed on errors, which cancels what has not begun.
-            with closing(pool.map(one, parts)) as results:  # pyright: ignore[reportArgumentType]
-                yield from results
-        return
-    with threads(1):
-        for part in parts:
-            yield one(part)
+    with threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        # Closed on errors, which cancels what has not begun.
+        with closing(pool.map(one, parts)) as results:  # pyright: ignore[reportArgumentType]
+            yield from results
 
 
 def _tile(tile: Tile, part: Part) -> Tensor:
     """One tile, in any process."""
     with torch.no_grad():
-        return tile(*part)
-
-
-@contextmanager
-def threads(count: int) -> Generator[None]:
-    """Let torch use so many threads for one operation.
-
-    Example:
-        >>> with threads(1):
-        ...     torch.get_num_threads()
-        1
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        return tile(*part, lambda values: values)

@@ -24,12 +24,6 @@ def image_state(
         two_sided: Carry 1 + c beside 1 − c.
         ntk: Start a neural tangent kernel.
         gradient: Carry the covariance for gradients.
-
-    Example:
-        >>> x = torch.ones(2, 3, 4, 4)
-        >>> options = {"pairs": False, "two_sided": False, "ntk": False, "gradient": False}
-        >>> image_state(x, None, matched=False, **options).covariance().shape
-        torch.Size([2, 2, 4, 4])
     """
     # Channels last: pixels are vectors of channels.
     first = x1.permute(0, 2, 3, 1)

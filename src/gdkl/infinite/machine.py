@@ -26,35 +26,35 @@ class Constant:
 
 
 class Arithmetic(ABC):
-    """The operations that formulas are made of."""
+    """The operations that formulas are made of, by default those of Python's operators."""
 
     @abstractmethod
     def number(self, value: float | Constant) -> Value:
         """A number of the program."""
 
-    @abstractmethod
     def add(self, a: Value, b: Value) -> Value:
         """The sum a + b."""
+        return a + b
 
-    @abstractmethod
     def subtract(self, a: Value, b: Value) -> Value:
         """The difference a − b."""
+        return a - b
 
-    @abstractmethod
     def multiply(self, a: Value, b: Value) -> Value:
         """The product a·b."""
+        return a * b
 
-    @abstractmethod
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a·b + c, with one rounding if the machine can."""
+        return self.add(self.multiply(a, b), c)
 
     @abstractmethod
     def function(self, name: str, *arguments: Value) -> Value:
         """A function by its name in C, such as ``fabs``, ``fmax``, ``asin`` or ``expm1``; ``divide`` is a / b."""
 
-    @abstractmethod
     def quick_root(self, a: Value) -> Value:
         """√a to a few units in the last place."""
+        return self.function("sqrt", a)
 
     @abstractmethod
     def clipped_ratio(self, a: Value, b: Value) -> Value:

@@ -25,21 +25,12 @@ def angle(t: Tensor, u: Tensor) -> Tensor:
     """θ = arccos c from t = 1 − c and u = 1 + c, to full relative precision at both ends.
 
     Its derivative, 1/√(t·u), is taken as zero at the ends, where the angle has a kink.
-
-    Example:
-        >>> angle(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([2.0, 1.0, 0.0]))
-        tensor([0.0000, 1.5708, 3.1416])
     """
     return _Angle.apply(t, u)  # pyright: ignore[reportReturnType]
 
 
 def fold(t: Tensor, u: Tensor) -> Tensor:
-    """1 − A, the correlation deficit of (|u|, |v|) as second moments: never negative, zero for c = ±1.
-
-    Example:
-        >>> fold(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([2.0, 1.0, 0.0]))
-        tensor([0.0000, 0.3634, 0.0000])
-    """
+    """1 − A, the correlation deficit of (|u|, |v|) as second moments: never negative, zero for c = ±1."""
     return _Fold.apply(t, u)  # pyright: ignore[reportReturnType]
 
 

@@ -116,12 +116,7 @@ class Flatten(InfiniteNetwork):
 def pool_from_spec(
     window: Any, strides: Any, padding: Any, normalize_edges: bool = False, padding_mode: Any = "zeros"
 ) -> AvgPool2d:
-    """An average pooling from the entries of its spec.
-
-    Example:
-        >>> pool_from_spec([2, 2], [2, 2], "VALID").window.size
-        (2, 2)
-    """
+    """An average pooling from the entries of its spec."""
     if not isinstance(normalize_edges, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"normalize_edges must be true or false; got {normalize_edges!r}.")
     read = Window.from_spec(window, strides, padding, padding_mode)

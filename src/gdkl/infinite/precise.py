@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -47,10 +47,6 @@ def known_kind(kind: Kind) -> Kind:
 
     Raises:
         OptionError: If the kind is not known.
-
-    Example:
-        >>> known_kind("ntk")
-        'ntk'
     """
     if kind not in get_args(Kind):
         raise OptionError(f"kind={kind!r} is not known: use 'nngp' or 'ntk'.")
@@ -101,8 +97,8 @@ class _Block:
     x2: Tensor
     kind: Kind
 
-    def __call__(self, rows: slice, columns: slice) -> Tensor:
-        return _read_out(_run(self.program, self.x1[rows], self.x2[columns], self.kind), self.kind)
+    def __call__(self, rows: slice, columns: slice, use: Callable[[Tensor], Any]) -> Any:
+        return use(_read_out(_run(self.program, self.x1[rows], self.x2[columns], self.kind), self.kind))
 
 
 def differentiable_kernel(program: Program, inputs: Inputs, kind: Kind) -> Tensor:
@@ -149,9 +145,7 @@ def _run(
     if x1.ndim == 2:
         state = vector_state(x1, x2, matched=matched, two_sided=two_sided, ntk=ntk, gradient=gradient)
     else:
-        state = image_state(
-            x1, x2, matched=matched, pairs=pairs, two_sided=two_sided, ntk=ntk, gradient=gradient
-        )
+        state = image_state(x1, x2, matched=matched, pairs=pairs, two_sided=two_sided, ntk=ntk, gradient=gradient)
     stack: list[State] = []
     for op, ahead in zip(program.ops, program.pairs_ahead(), strict=True):
         if isinstance(op, Save):

@@ -76,13 +76,7 @@ class Residual(InfiniteNetwork):
 
 
 def meets_weights(net: InfiniteNetwork) -> bool:
-    """Whether every path through a network meets weights, which make its units independent of what went in.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> meets_weights(inf.Residual(inf.Linear())), meets_weights(inf.Residual(inf.Linear(), inf.Linear()))
-        (False, True)
-    """
+    """Whether every path through a network meets weights, which make its units independent of what went in."""
     met, stack = False, list[bool]()
     for op in net._ops():
         if isinstance(op, Affine | Convolve):
@@ -97,13 +91,7 @@ def meets_weights(net: InfiniteNetwork) -> bool:
 
 
 def is_odd(activation: Activation) -> bool:
-    """Whether φ(−x) = −φ(x), so that units of a symmetric distribution keep mean zero.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> is_odd(inf.Erf()), is_odd(inf.ReLU())
-        (True, False)
-    """
+    """Whether φ(−x) = −φ(x), so that units of a symmetric distribution keep mean zero."""
     x = torch.linspace(0.05, 12.0, 240, dtype=torch.float64)
     with torch.no_grad():
         right, left = activation.function(x), activation.function(-x)

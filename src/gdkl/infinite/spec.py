@@ -62,10 +62,6 @@ def activation_by_name(name: str, **parameters: float) -> InfiniteNetwork:
 
     Raises:
         OptionError: If the name or a parameter is not known.
-
-    Example:
-        >>> activation_by_name("leaky_relu", alpha=0.1)
-        LeakyReLU(alpha=0.1)
     """
     if not isinstance(name, str) or name not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"activation {name!r} is not known: use one of {', '.join(sorted(ACTIVATIONS))}.")

@@ -21,25 +21,14 @@ from gdkl.infinite.state import State, safe_divide, safe_sqrt
 
 
 def mean_scale(q: Tensor) -> Tensor:
-    """√ of the mean variance of each input, one where it is zero; shaped as ``q`` with single pixels.
-
-    Example:
-        >>> mean_scale(torch.tensor([0.0, 4.0]))
-        tensor([1., 2.])
-    """
+    """√ of the mean variance of each input, one where it is zero; shaped as ``q`` with single pixels."""
     q = q.detach()
     mean = q if q.ndim == 1 else q.mean(dim=(-2, -1), keepdim=True)
     return torch.where(mean > 0, mean, 1).sqrt()
 
 
 def distances(state: State, rho1: Tensor, rho2: Tensor) -> tuple[Tensor, Tensor | None]:
-    """d of every pair in the scales ρ1 and ρ2, and the same from 1 + c where that is carried.
-
-    Example:
-        >>> one = torch.ones(1)
-        >>> distances(State(one, one, torch.full((1, 1), 0.5)), one, one)[0]
-        tensor([[1.]])
-    """
+    """d of every pair in the scales ρ1 and ρ2, and the same from 1 + c where that is carried."""
     a1 = state.left(state.q1.detach().clamp_min(0).sqrt() / rho1)
     a2 = state.right(state.q2.detach().clamp_min(0).sqrt() / rho2)
     difference = (a1 - a2).square()
@@ -49,13 +38,7 @@ def distances(state: State, rho1: Tensor, rho2: Tensor) -> tuple[Tensor, Tensor 
 
 
 def deficit_of_distance(state: State, d: Tensor, rho1: Tensor, rho2: Tensor) -> Tensor:
-    """The deficit that belongs to a distance, for the variances of a state.
-
-    Example:
-        >>> one = torch.ones(1)
-        >>> deficit_of_distance(State(one, one, torch.zeros(1, 1)), torch.ones(1, 1), one, one)
-        tensor([[0.5000]])
-    """
+    """The deficit that belongs to a distance, for the variances of a state."""
     a1 = state.left(state.q1.detach().clamp_min(0).sqrt() / rho1)
     a2 = state.right(state.q2.detach().clamp_min(0).sqrt() / rho2)
     product = 2 * a1 * a2
@@ -125,12 +108,6 @@ def affine(state: State, w: float | Tensor, b: float | Tensor) -> State:
         s' − w·s − b = w·b·(√q1 − √q2)² / (s' + w·s + b),
 
     a sum of terms that are never negative. 1 + c' is treated alike.
-
-    Example:
-        >>> import torch
-        >>> one = torch.ones(1)
-        >>> affine(State(one, one, torch.zeros(1, 1)), w=2.0, b=0.5).covariance()
-        tensor([[2.5000]])
     """
     q1 = w * state.q1 + b
     q2 = q1 if state.q2 is state.q1 else w * state.q2 + b

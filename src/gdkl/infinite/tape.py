@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from functools import cache, lru_cache
+from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
@@ -19,6 +19,12 @@ from torch import Tensor
 
 from gdkl.infinite.formulas import Formula
 from gdkl.infinite.machine import Arithmetic, Constant, Value
+
+
+#: Bytes of arrays that a pool keeps for the next kernel, and views of each that it keeps.
+MOST_BYTES, MOST_VIEWS = 64 * 2**20, 200
+#: Functions that torch has under other names than C.
+_TORCH_NAMES = {"fabs": "abs", "fmax": "maximum", "fmin": "minimum"}
 
 
 @dataclass(frozen=True)
@@ -103,22 +109,17 @@ class _Recorder(Arithmetic):
             return _Term(a.factor, a.a, right)
         return _Term(1.0, self.value(a), right)  # pyright: ignore[reportArgumentType]
 
-    def fma(self, a: Value, b: Value, c: Value) -> Value:
-        return self.add(self.multiply(a, b), c)
-
     def function(self, name: str, *arguments: Value) -> Value:
         values: list[Any] = [self.value(x) for x in arguments]
         if name == "divide":
             return _Term(1.0, values[0], values[1], divided=True)
         if name == "sqrt":
             return self.call(_root, *values)
+        if name == "asin":
+            return self.call(_arcsine, *values)
         if name in ("fmax", "fmin") and isinstance(values[1], float):
             return self.call(torch.clamp_min if name == "fmax" else torch.clamp_max, *values)
-        names = {"fabs": "abs", "fmax": "maximum", "fmin": "minimum"}
-        return self.call(getattr(torch, names.get(name, name)), *values)
-
-    def quick_root(self, a: Value) -> Value:
-        return self.function("sqrt", a)
+        return self.call(getattr(torch, _TORCH_NAMES.get(name, name)), *values)
 
     def clipped_ratio(self, a: Value, b: Value) -> Value:
         return self.clip(self.function("divide", a, b), 0.0, 1.0)
@@ -135,11 +136,30 @@ class _Recorder(Arithmetic):
 
 
 def _root(x: Tensor, *, out: Tensor) -> Tensor:
-    """√x, by NumPy on a CPU, which takes two thirds of torch's time on one core."""
-    if x.device.type != "cpu":
+    """√x; NumPy takes two thirds of torch's time, but one core alone."""
+    if x.device.type != "cpu" or torch.get_num_threads() > 1:
         return torch.sqrt(x, out=out)
     np.sqrt(x.numpy(), out=out.numpy())
     return out
+
+
+def _arcsine(x: Tensor, *, out: Tensor) -> Tensor:
+    """arcsin x; where NumPy has vector instructions for it, it takes a third of torch's time on one core."""
+    if x.device.type != "cpu" or torch.get_num_threads() > 2 or not _numpy_has_vector_arcsine():
+        return torch.asin(x, out=out)
+    np.arcsin(x.numpy(), out=out.numpy())
+    return out
+
+
+@cache
+def _numpy_has_vector_arcsine() -> bool:
+    try:
+        from numpy.lib.introspect import opt_func_info  # noqa: PLC0415 - NumPy 2 alone has it
+
+        targets = opt_func_info(func_name="^arcsin$")["arcsin"]["dd"]["current"]
+    except (ImportError, KeyError):
+        return False
+    return "AVX512" in targets or "X86_V4" in targets
 
 
 def _reciprocal_root(x: Tensor, *, out: Tensor) -> Tensor:
@@ -175,10 +195,13 @@ class Tape:
         """Run it on a tile; ``k`` is used up unless it is to be kept."""
         plan = self._plans[keep]
         fresh = [pool.take(k.shape) for _ in range(plan.arrays)]
-        numbers = [pool.constant(value) if tensor else value for value, tensor in plan.numbers]
-        places: list[Any] = [k, *first, *second, *fresh, *numbers]
+        places: list[Any] = [k, *first, *second, *fresh]
         for function, arguments, options, out in plan.calls:
-            function(*[places[at] for at in arguments], out=places[out], **options)
+            values = [places[at] if isinstance(at, int) else at for at in arguments]
+            if isinstance(values[0], float):
+                # torch takes a number in the first place only as a tensor.
+                values[0] = pool.constant(values[0])
+            function(*values, out=places[out], **options)
         result = places[plan.result]
         for array in fresh if keep else (k, *fresh):
             if array is not result:
@@ -188,53 +211,44 @@ class Tape:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Calls on places: the arguments of a formula, then arrays of a tile's size, then numbers.
+    """Calls on places: the arguments of a formula, then arrays of a tile's size.
 
     Attributes:
-        calls: Functions with the places of their arguments, options, and the place of their result.
+        calls: Functions with the places of their arguments or numbers, options, and the place of their result.
         arrays: How many arrays there are.
-        numbers: Numbers, and whether torch must have them as tensors.
         result: The place of the result.
     """
 
-    calls: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]]
+    calls: list[tuple[Callable[..., Any], list[int | float], dict[str, float], int]]
     arrays: int
-    numbers: list[tuple[float, bool]]
     result: int
 
 
 def _plan(calls: Sequence[_Call], arguments: int, result: int, *, keep: bool) -> _Plan:
     """Choose arrays for values: a result takes the place of an argument that is not needed any more."""
-    last = {result: len(calls)}
-    for number, (_, values, _, _) in enumerate(calls):
-        last |= {x.index: max(number, last.get(x.index, 0)) for x in values if isinstance(x, _Register)}
+    last = {x.index: number for number, (_, values, _, _) in enumerate(calls) for x in values if _is_register(x)}
     place = {index: index for index in range(arguments)}
     free: list[int] = []
     owned = set[int]() if keep else {0}
+    planned: list[tuple[Callable[..., Any], list[int | float], dict[str, float], int]] = []
     arrays = 0
-    for number, (_, values, _, target) in enumerate(calls):
-        spent = {x.index for x in values if isinstance(x, _Register) and last[x.index] == number} & owned
-        owned -= spent
-        free += sorted(place[index] for index in spent)
-        if free:
-            place[target] = free.pop()
-        else:
-            place[target] = arguments + arrays
+    for number, (function, values, options, target) in enumerate(calls):
+        spent = [x.index for x in values if _is_register(x) and last[x.index] == number and x.index in owned]
+        owned -= set(spent)
+        # The first argument's memory is best, which the call has in a cache.
+        free += [place[index] for index in reversed(dict.fromkeys(spent))]
+        if not free:
+            free.append(arguments + arrays)
             arrays += 1
+        at = [place[x.index] if _is_register(x) else x for x in values]
+        place[target] = free.pop()
         owned.add(target)
-    numbers: list[tuple[float, bool]] = []
-    placed: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]] = []
-    for function, values, options, target in calls:
-        at: list[int] = []
-        for x in values:
-            if isinstance(x, _Register):
-                at.append(place[x.index])
-            else:
-                # torch takes a number in the first place only as a tensor.
-                at.append(arguments + arrays + len(numbers))
-                numbers.append((x, len(at) == 1))
-        placed.append((function, tuple(at), options, place[target]))
-    return _Plan(placed, arrays, numbers, place[result])
+        planned.append((function, at, options, place[target]))
+    return _Plan(planned, arrays, place[result])
+
+
+def _is_register(x: Any) -> TypeGuard[_Register]:
+    return isinstance(x, _Register)
 
 
 @lru_cache(maxsize=256)
@@ -244,24 +258,15 @@ def tape(formula: Formula, w: float, b: float, *, careful: bool) -> Tape:
 
 
 class BufferPool:
-    """Arrays of a tile's work that are used again: fresh memory for each would cost more than the arithmetic.
+    """Arrays of a tile's work that are used again: fresh memory for each would cost more than the arithmetic."""
 
-    Example:
-        >>> pool = BufferPool(torch.float32, torch.device("cpu"))
-        >>> array = pool.take((2, 3))
-        >>> pool.give(array)
-        >>> pool.take((3, 2)).data_ptr() == array.data_ptr()
-        True
-    """
-
-    #: Bytes of arrays that are kept for the next kernel.
-    most_kept = 64 * 2**20
     _idle: ClassVar[list[BufferPool]] = []
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.kind = (dtype, device)
         self._free: dict[int, list[Tensor]] = {}
         self._taken: dict[int, Tensor] = {}
+        self._views: dict[int, dict[Any, Any]] = {}
         self._constants: dict[float, Tensor] = {}
 
     def take(self, shape: Sequence[int]) -> Tensor:
@@ -272,13 +277,25 @@ class BufferPool:
         dtype, device = self.kind
         memory = waiting.pop() if waiting else torch.empty(1 << size.bit_length(), dtype=dtype, device=device)
         self._taken[memory.data_ptr()] = memory
-        return memory[:size].view(shape)
+        return self.views(memory, tuple(shape), lambda: memory[:size].view(shape))
 
     def give(self, array: Tensor) -> None:
         """Give an array back that is not needed any more."""
         memory = self._taken.pop(array.data_ptr(), None)
         if memory is not None:
             self._free[array.numel().bit_length()].append(memory)
+
+    def views(self, array: Tensor, key: Any, make: Callable[[], Any]) -> Any:
+        """Views of an array of the pool, made once: cutting a small array takes longer than computing with it."""
+        if array.data_ptr() not in self._taken:
+            return make()
+        known = self._views.setdefault(array.data_ptr(), {})
+        found = known.get(key)
+        if found is None:
+            if len(known) > MOST_VIEWS:
+                known.clear()
+            found = known[key] = make()
+        return found
 
     def constant(self, value: float) -> Tensor:
         """A number as a tensor."""
@@ -299,10 +316,9 @@ class BufferPool:
         try:
             yield pool
         finally:
-            # What was not given back, as after an error, is not ours any more.
-            pool._taken.clear()
+            # After an error arrays may be missing.
             bytes_kept = sum(memory.nbytes for waiting in pool._free.values() for memory in waiting)
-            if bytes_kept <= cls.most_kept and len(pool._constants) < 1000:
+            if not pool._taken and bytes_kept <= MOST_BYTES and len(pool._constants) < 1000:
                 cls._idle.append(pool)
 
 
@@ -315,24 +331,8 @@ class Eager(Arithmetic):
     def number(self, value: float | Constant) -> Tensor:
         return self.like.new_tensor(value)
 
-    def add(self, a: Tensor, b: Tensor) -> Tensor:
-        return a + b
-
-    def subtract(self, a: Tensor, b: Tensor) -> Tensor:
-        return a - b
-
-    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
-        return a * b
-
-    def fma(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        return a * b + c
-
     def function(self, name: str, *arguments: Tensor) -> Tensor:
-        names = {"fabs": "abs", "fmax": "maximum", "fmin": "minimum"}
-        return getattr(torch, names.get(name, name))(*arguments)
-
-    def quick_root(self, a: Tensor) -> Tensor:
-        return a.sqrt()
+        return getattr(torch, _TORCH_NAMES.get(name, name))(*arguments)
 
     def clipped_ratio(self, a: Tensor, b: Tensor) -> Tensor:
         return (a / b).nan_to_num(0.0).clamp(0, 1)

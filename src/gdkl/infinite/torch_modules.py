@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from torch import nn
 
 from gdkl.infinite.conv import Conv2d
-from gdkl.infinite.elementwise import Elementwise
-from gdkl.infinite.identity import Dropout, Identity
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.piecewise import LeakyReLU, ReLU
-from gdkl.infinite.torch_calls import adaptive_pool, average_pool, flatten, gelu, layer_norm
+from gdkl.infinite.torch_calls import CALLS
 from gdkl.numerics import OptionError
 
 #: Norms over a batch, which count as the identity.
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
-_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
-_SMOOTH = (
-    nn.Tanh,
-    nn.Sigmoid,
-    nn.SiLU,
-    nn.Softplus,
-    nn.Mish,
-    nn.ELU,
-    nn.CELU,
-    nn.SELU,
-    nn.Hardtanh,
-    nn.Softsign,
-)
+#: Modules without weights and the functions that they call, whose arguments are attributes of the same names.
+_FUNCTIONS: dict[type[nn.Module], str] = {
+    nn.AdaptiveAvgPool2d: "adaptive_avg_pool2d",
+    nn.AvgPool2d: "avg_pool2d",
+    nn.Identity: "contiguous",
+    nn.LayerNorm: "layer_norm",
+    nn.LeakyReLU: "leaky_relu",
+    **dict.fromkeys((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout), "dropout"),
+    **{
+        layer: layer.__name__.lower()
+        for layer in (
+            *(nn.CELU, nn.ELU, nn.Flatten, nn.GELU, nn.Hardtanh, nn.Mish, nn.ReLU),
+            *(nn.SELU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.Tanh),
+        )
+    },
+}
 
 
 def convolution_twin(name: str, layer: nn.Conv2d, w: float, b: float) -> InfiniteNetwork:
@@ -48,30 +47,13 @@ def convolution_twin(name: str, layer: nn.Conv2d, w: float, b: float) -> Infinit
 
 def module_without_weights(layer: nn.Module) -> InfiniteNetwork | None:
     """The twin of a module without weights; None where there is none."""
-    if isinstance(layer, nn.ReLU):
-        return ReLU()
-    if isinstance(layer, nn.LeakyReLU):
-        return LeakyReLU(layer.negative_slope)
-    if isinstance(layer, nn.GELU):
-        return gelu(layer.approximate)
-    if isinstance(layer, nn.Identity):
-        return Identity()
-    if isinstance(layer, _DROPOUTS):
-        return Dropout(layer.p)
-    if isinstance(layer, nn.Flatten):
-        return flatten(layer.start_dim, layer.end_dim)
-    if isinstance(layer, nn.LayerNorm):
-        return layer_norm(layer.normalized_shape, layer.eps)
-    if isinstance(layer, nn.AdaptiveAvgPool2d):
-        return adaptive_pool(layer.output_size)
-    if isinstance(layer, nn.AvgPool2d):
-        for name, value in (("ceil_mode", False), ("divisor_override", None)):
-            if getattr(layer, name) != value:
-                raise OptionError(f"it has no infinite twin with {name}={getattr(layer, name)!r}.")
-        return average_pool(vars(layer))
-    if isinstance(layer, _SMOOTH):
-        # Quadrature calls the module itself, parameters and all, but must keep its own points.
-        twin: Any = copy.copy(layer)
-        twin.inplace = False
-        return Elementwise(twin.forward)
-    return None
+    name = next((name for kind, name in _FUNCTIONS.items() if isinstance(layer, kind)), None)
+    if name is None:
+        return None
+    call = CALLS[name]
+    options = {option: getattr(layer, option, default) for option, default in call.defaults.items()}
+    for option in call.fixed:
+        # A layer norm's own weight and bias start at one and zero, which is all that the twin knows of weights.
+        if name != "layer_norm" and options[option] != call.defaults[option]:
+            raise OptionError(f"it has no infinite twin with {option}={options[option]!r}.")
+    return call.twin(options)

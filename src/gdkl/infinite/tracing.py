@@ -35,20 +35,10 @@ class _Proxy(fx.Proxy):
     def _changed(self, by: Callable[..., Any], other: Any) -> fx.Proxy:
         return self.tracer.create_proxy("call_function", by, (self, other), {})
 
-    def __iadd__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.iadd, other)
 
-    def __isub__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.isub, other)
+def _in_place(by: Callable[..., Any]) -> Callable[[_Proxy, Any], fx.Proxy]:
+    return lambda self, other: self._changed(by, other)
 
-    def __imul__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.imul, other)
 
-    def __itruediv__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.itruediv, other)
-
-    def __ipow__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.ipow, other)
-
-    def __imatmul__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.imatmul, other)
+for _by in IN_PLACE:
+    setattr(_Proxy, f"__{_by.__name__}__", _in_place(_by))

@@ -32,12 +32,6 @@ def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: boo
         two_sided: Carry 1 + c beside 1 − c.
         ntk: Start a neural tangent kernel.
         gradient: Carry the covariance for gradients.
-
-    Example:
-        >>> x = torch.eye(2, dtype=torch.float64)
-        >>> vector_state(x, None, matched=False, two_sided=False, ntk=False, gradient=False).covariance()
-        tensor([[0.5000, 0.0000],
-                [0.0000, 0.5000]], dtype=torch.float64)
     """
     d = x1.shape[1]
     q1, direction1 = variance_and_direction(x1)
@@ -59,12 +53,7 @@ def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: boo
 
 
 def variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
-    """|x|²/d over the last axis in the input's precision, and x/|x| in float64 (zero for a zero row).
-
-    Example:
-        >>> variance_and_direction(torch.tensor([[3.0, 4.0]]))
-        (tensor([12.5000]), tensor([[0.6000, 0.8000]], dtype=torch.float64))
-    """
+    """|x|²/d over the last axis in the input's precision, and x/|x| in float64 (zero for a zero row)."""
     wide = x.detach().double()
     # The largest entry is taken out first, so that no square leaves the range.
     top = wide.abs().amax(dim=-1, keepdim=True)
@@ -82,12 +71,6 @@ def pair_deficits(a: Tensor, b: Tensor, frame: State, *, two_sided: bool) -> tup
         b: Directions of the second set.
         frame: Says how the two sets are paired.
         two_sided: Whether 1 + a·b is wanted.
-
-    Example:
-        >>> a = torch.eye(2, dtype=torch.float64)
-        >>> pair_deficits(a, a, State(a[0], a[0], a), two_sided=False)[0]
-        tensor([[0., 1.],
-                [1., 0.]], dtype=torch.float64)
     """
     far = None
     if frame.pixels is Pixels.PAIRS and not frame.matched and a.shape[-1] > FEW_FEATURES:

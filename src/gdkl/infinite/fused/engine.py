@@ -79,7 +79,9 @@ class CompiledEngine(Engine):
         if same:
             result.diagonal().copy_(first.exact)
 
-    def _copied(self, first: Prepared, second: Prepared, into: Any, rows: slice, columns: slice, *, symmetric: bool) -> None:
+    def _copied(
+        self, first: Prepared, second: Prepared, into: Any, rows: slice, columns: slice, *, symmetric: bool
+    ) -> None:
         """One block by way of a tile on the device."""
         same = symmetric and rows == columns
         tile = self.x1.new_empty(rows.stop - rows.start, columns.stop - columns.start)

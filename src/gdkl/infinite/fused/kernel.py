@@ -49,7 +49,12 @@ class Kernel:
     """
 
     def __init__(
-        self, program: LaneProgram, shape: tuple[int, ...], dtype: torch.dtype, device: int, options: Options | None = None
+        self,
+        program: LaneProgram,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        device: int,
+        options: Options | None = None,
     ) -> None:
         self.program, self.shape, self.dtype, self.device = program, shape, dtype, device
         self.source: Source = write(program, shape, "float" if dtype == torch.float32 else "double", options)
@@ -76,7 +81,9 @@ class Kernel:
         self._launch(self._factors, (blocks, 2, 1), self.source.factor_threads, arguments)
         return Prepared(x, planes, q, exact)
 
-    def pairs(self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, *, triangle: bool) -> None:
+    def pairs(
+        self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, *, triangle: bool
+    ) -> None:
         """Covariances of all pairs of two sets, or of those above the diagonal.
 
         Args:
@@ -101,7 +108,9 @@ class Kernel:
         )
         self._launch(self._pairs, (blocks, 1, 1), self.source.threads, arguments)
 
-    def _dense_pairs(self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, triangle: bool) -> None:
+    def _dense_pairs(
+        self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, triangle: bool
+    ) -> None:
         """One matrix product, then all layers in one pass over it."""
         if result.dtype == self.real:
             product = result

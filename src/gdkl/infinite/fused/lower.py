@@ -75,11 +75,6 @@ def lower(program: Program, shape: Sequence[int], dtype: torch.dtype) -> LanePro
 
     Raises:
         UnsupportedError: If the network has a layer, or the images a size, that the compiler does not take.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> [type(step).__name__ for step in lower(inf.mlp(hidden_layers=2).program(), (5,), torch.float32).steps]
-        ['Step', 'Repeat']
     """
     tiny, double = torch.finfo(dtype).tiny, dtype == torch.float64
     try:
@@ -123,12 +118,7 @@ def _numbered(ops: Sequence[Op]) -> tuple[tuple[Op, ...], tuple[float, ...]]:
 
 
 def plane(layout: Layout, group: int) -> int:
-    """Numbers of one factor of a whole map.
-
-    Example:
-        >>> plane(Layout(8, 8, 2, 2, 4, 4), 4)
-        64
-    """
+    """Numbers of one factor of a whole map."""
     if group == 0:
         return 1
     # A single number takes four places, so that what follows stays aligned for wide loads.

@@ -59,9 +59,7 @@ class Step:
 
 
 @lru_cache(maxsize=64)
-def place(
-    ops: tuple[Op, ...], shape: tuple[int, int, int], *, double: bool
-) -> tuple[int, Layout, tuple[Step, ...]]:
+def place(ops: tuple[Op, ...], shape: tuple[int, int, int], *, double: bool) -> tuple[int, Layout, tuple[Step, ...]]:
     """Choose layouts by counting instructions.
 
     Args:
