@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from oracles import CASES, arrays, inputs
 
 import gdkl.infinite as inf
-from gdkl.infinite.fused import compile as compiler
 from gdkl.infinite.engines import engine_for
+from gdkl.infinite.fused import compile as compiler
 from gdkl.infinite.fused.engine import CompiledEngine
 from gdkl.infinite.fused.lower import LaneProgram, Repeat, flat, lower
-from gdkl.infinite.fused.source import Options, write
+from gdkl.infinite.fused.source import write
 from gdkl.infinite.gram import Work
 from gdkl.infinite.program import Apply, Convolve, UnsupportedError
 
@@ -197,11 +197,10 @@ class TestText:
         ]
         assert texts[0] == texts[1]
 
-    @pytest.mark.parametrize("threads", [128, 256, 512])
-    def test_a_block_covers_its_tile(self, threads: int):
+    def test_a_block_covers_its_tile(self):
         program = lower(inf.wide_resnet(blocks=1).program(), (3, 32, 32), torch.float32)
-        source = write(program, (3, 32, 32), "float", Options(threads, 512 // threads))
-        assert source.tile[0] * source.tile[1] * program.group == source.threads == threads
+        source = write(program, (3, 32, 32), "float")
+        assert source.tile[0] * source.tile[1] * program.group == source.threads == 256
 
     @settings(max_examples=10)
     @given(r=st.randoms(use_true_random=False), straight=st.booleans())

@@ -79,7 +79,7 @@ class Activation(InfiniteNetwork):
 
     @property
     def two_sided(self) -> bool:
-        """Whether 1 + c must be carried: a squashing function turns a tiny 1 + c of large inputs into one that shows."""
+        """Whether 1 + c must be carried: squashing functions turn a tiny 1 + c of large inputs into one that shows."""
         return True
 
     def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:

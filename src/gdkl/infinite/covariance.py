@@ -1,9 +1,9 @@
-"""The CPU engine for the NNGP of networks of straight-line activations, without all pairs of pixels.
+"""The CPU engine for the NNGP of networks of piecewise linear activations, without all pairs of pixels.
 
-The NNGP of ReLU and its kin needs no correlation deficit: the arc-cosine function is Lipschitz in c, so that rounding
-stays rounding. Here the covariance itself goes through a simplified program, in place, in tiles that stay in a core's
-cache, with pixels first and pairs last: neighbouring pixels are then long contiguous runs. Everything that belongs to
-one input alone is computed once for many tiles.
+The NNGP of piecewise linear activations needs no correlation deficit: the arc-cosine function is Lipschitz in c, so
+that rounding stays rounding. Here the covariance itself goes through a simplified program, in place, in tiles that stay
+in a core's cache, with pixels first and pairs last: neighbouring pixels are then long contiguous runs. Everything that
+belongs to one input alone is computed once for many tiles.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import torch
@@ -65,7 +65,7 @@ class CovarianceEngine(TiledEngine):
         self.x1, self.x2 = x1, x2
         for op in self.ops:
             if isinstance(op, Apply) and not isinstance(op.formula, ArcCosine | Normalised):
-                raise UnsupportedError("only straight-line activations are exact enough without the deficit")
+                raise UnsupportedError("only piecewise linear activations are exact enough without the deficit")
         self._kept: tuple[tuple[int, int, int], _Inputs] | None = None
 
     def sides(self, work: Work) -> tuple[int, int]:
@@ -235,7 +235,7 @@ def _scaled(k: Tensor, w: float, b: float, pool: BufferPool, *, keep: bool = Fal
 
 
 def _convolve(k: Tensor, op: Convolve, pool: BufferPool, *, keep: bool) -> Tensor:
-    """w · mean over the window + b, for pixels in the first two axes; ``k`` is used up unless it is to be kept."""
+    """W · mean over the window + b, for pixels in the first two axes; ``k`` is used up unless it is to be kept."""
     window = op.window
     pads = window.pads(k.shape[0], k.shape[1])
     if window.mode == "circular":
@@ -251,28 +251,8 @@ def _convolve(k: Tensor, op: Convolve, pool: BufferPool, *, keep: bool) -> Tenso
     return _scaled(k, float(op.w) / (window.size[0] * window.size[1]), float(op.b), pool, keep=keep)
 
 
-@dataclass(frozen=True)
-class _Tap:
-    """One offset of a window along an axis: outputs ``first`` to ``last`` read inputs from ``start`` on."""
-
-    first: int
-    last: int
-    start: int
-
-
-@lru_cache(maxsize=256)
-def _taps(length: int, size: int, stride: int, pads: tuple[int, int]) -> tuple[int, tuple[_Tap, ...]]:
-    """How many outputs there are, and the taps that lie inside the image for any of them, widest first."""
-    low, high = pads
-    count = (length + low + high - size) // stride + 1
-    taps: list[_Tap] = []
-    for tap in range(size):
-        # Output i of this tap is input i·stride + tap − low.
-        first = max(0, -((tap - low) // stride))
-        last = min(count, (length - 1 + low - tap) // stride + 1)
-        if last > first:
-            taps.append(_Tap(first, last, first * stride + tap - low))
-    return count, tuple(sorted(taps, key=lambda tap: tap.first - tap.last))
+#: Out ← first + second; where the second is missing, out ← first; where both are, out ← 0.
+_Piece: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], pool: BufferPool) -> Tensor:
@@ -280,12 +260,11 @@ def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], pool: Bu
     size, stride = window.size[axis], window.stride[axis]
     if size == 1 and stride == 1 and pads == (0, 0):
         return k
-    count, taps = _taps(k.shape[axis], size, stride, pads)
     shape = list(k.shape)
-    shape[axis] = count
+    shape[axis] = (shape[axis] + sum(pads) - size) // stride + 1
     total = pool.take(shape)
     key = (total.data_ptr(), tuple(k.shape), axis, size, stride, pads)
-    pieces: list[_Piece] = pool.views(k, key, lambda: _pieces(k, total, axis, stride, taps))
+    pieces: list[_Piece] = pool.views(k, key, lambda: _pieces(k, total, axis, size, stride, pads[0]))
     for out, first, second in pieces:
         if first is None:
             out.zero_()
@@ -296,43 +275,20 @@ def _slide(k: Tensor, axis: int, window: Window, pads: tuple[int, int], pool: Bu
     return total
 
 
-#: Out ← first + second; where the second is missing, out ← first; where both are, out ← 0.
-_Piece: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
-
-
-def _pieces(k: Tensor, total: Tensor, axis: int, stride: int, taps: Sequence[_Tap]) -> list[_Piece]:
-    """The sums over parts of arrays that make up a sum over a window."""
-    count = total.shape[axis]
-
-    def read(start: int, outputs: int) -> Tensor:
-        if stride == 1:
-            return k.narrow(axis, start, outputs)
-        cut = slice(start, start + (outputs - 1) * stride + 1, stride)
-        return k[cut] if axis == 0 else k[:, cut]
-
-    if not taps:
-        # Every window lies in the padding.
-        return [(total, None, None)]
-    widest, rest = taps[0], taps[1:]
+def _pieces(k: Tensor, total: Tensor, axis: int, size: int, stride: int, low: int) -> list[_Piece]:
+    """The sums that make up a sum over a window, for runs of outputs whose windows cross the border alike."""
     pieces: list[_Piece] = []
-    if widest.last - widest.first < count:
-        pieces.append((total, None, None))
-        rest = taps
-    elif not rest:
-        pieces.append((total, read(widest.start, count), None))
-    else:
-        # The widest two taps make the sum in one pass; where the second does not reach, the first is copied.
-        second, rest = rest[0], rest[1:]
-        reach = second.last - second.first
-        inside = read(widest.start + second.first * stride, reach)
-        pieces.append((total.narrow(axis, second.first, reach), inside, read(second.start, reach)))
-        if second.first > 0:
-            pieces.append((total.narrow(axis, 0, second.first), read(widest.start, second.first), None))
-        if second.last < count:
-            outside = count - second.last
-            edge = read(widest.start + second.last * stride, outside)
-            pieces.append((total.narrow(axis, second.last, outside), edge, None))
-    for tap in rest:
-        part = total.narrow(axis, tap.first, tap.last - tap.first)
-        pieces.append((part, part, read(tap.start, tap.last - tap.first)))
+    length, start = k.shape[axis], 0
+    inside = [tuple(0 <= i * stride - low + tap < length for tap in range(size)) for i in range(total.shape[axis])]
+    for taps, run in groupby(inside):
+        count = len(list(run))
+        out = total.narrow(axis, start, count)
+        reads: list[Tensor] = []
+        for tap in (tap for tap in range(size) if taps[tap]):
+            first = start * stride - low + tap
+            cut = slice(first, first + (count - 1) * stride + 1, stride)
+            reads.append(k[cut] if axis == 0 else k[:, cut])
+        pieces.append((out, reads[0] if reads else None, reads[1] if len(reads) > 1 else None))
+        pieces += [(out, out, more) for more in reads[2:]]
+        start += count
     return pieces

@@ -4,10 +4,10 @@ An activation takes k to E[φ(u)φ(v)], given factors of either input that follo
 once per input. The variance behind it is the same formula with k = q and both factors the input's own, so that
 identical inputs keep a correlation of one.
 
-Straight-line activations need E|uv| = s·A, s = √(q1·q2), A = (2/π)·(√(1 − c²) + c·arcsin c), c = k/s. It is Lipschitz in
-k, so that single precision is enough. Its arcsine is too slow in single precision, where other approximations do; which
-one is best depends on the machine: `ArcPolynomial` has no division and few instructions, `ArcFraction` the fewest passes
-over memory. (The precise recursion needs 1 − A from 1 − c without cancellation, which is another function:
+Piecewise linear activations need E|uv| = s·A, s = √(q1·q2), A = (2/π)·(√(1 − c²) + c·arcsin c), c = k/s. It is
+Lipschitz in k, so that single precision is enough. There the arcsine is too slow, and which approximation is best
+depends on the machine: `ArcPolynomial` has no division and few instructions, `ArcFraction` the fewest passes over
+memory. (The precise recursion needs 1 − A from 1 − c without cancellation, which is another function:
 `piecewise.fold`.) Functions that are not Lipschitz (the arcsine of `Erf` has infinite slope at its end) are computed in
 double precision.
 """
@@ -97,7 +97,7 @@ class ArcPolynomial(ArcCosine):
 
 @dataclass(frozen=True)
 class ArcFraction(ArcCosine):
-    """Single precision on a CPU: A − 1 is STRAIGHT·h plus weight·h/(√h + pole) for each pole, h = (1 − c²)/2, to 2e-8."""
+    """Single precision on a CPU: A = 1 + STRAIGHT·h + Σ weight·h/(√h + pole), h = (1 − c²)/2, to 2e-8."""
 
     halved: ClassVar[bool] = False
     STRAIGHT: ClassVar[float] = -0.08847771105351968

@@ -133,11 +133,7 @@ class InfiniteWidthKernel(Kernel):
         )
         results = [
             self._one(
-                self._images(first[i]),
-                None if same else self._images(second[i]),
-                weights[i],
-                biases[i],
-                diag=diag,
+                self._images(first[i]), None if same else self._images(second[i]), weights[i], biases[i], diag=diag
             )
             for i in range(members)
         ]

@@ -233,10 +233,13 @@ def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> It
         with torch.no_grad():
             return tile(*part, partial(put, part))
 
-    with threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        # Closed on errors, which cancels what has not begun.
-        with closing(pool.map(one, parts)) as results:  # pyright: ignore[reportArgumentType]
-            yield from results
+    # The results are closed on errors, which cancels what has not begun.
+    with (
+        threads(1),
+        ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        closing(pool.map(one, parts)) as results,  # pyright: ignore[reportArgumentType]
+    ):
+        yield from results
 
 
 def _tile(tile: Tile, part: Part) -> Tensor:

@@ -58,7 +58,7 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def clipped_ratio(self, a: Value, b: Value) -> Value:
-        """a / b to a few units in the last place, clipped to 0 … 1, and 0 for 0 / 0."""
+        """A / b to a few units in the last place, clipped to 0 … 1, and 0 for 0 / 0."""
 
     @abstractmethod
     def reciprocal_root(self, a: Value) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -11,15 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs
+from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs, warn_of_overflow, warn_unless_finite
 from gdkl.infinite.engines import engine_for
 from gdkl.infinite.gram import Progress, Work, checked_work
-from gdkl.infinite.overflow import warn_of_overflow, warn_unless_finite
 from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.precise import Kind, differentiable_kernel, known_kind, matched_kernel
 from gdkl.infinite.program import Op, Program
-from gdkl.infinite.store import cache_folder, content_key, open_cached, write_npy
-from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory, tensor_bytes
+from gdkl.infinite.store import cache_folder, content_key, copy_rows, open_cached, write_npy
+from gdkl.numerics import DEFAULT_BUDGET, OptionError, require_memory, tensor_bytes
 
 #: Bytes of a matrix that is made without asking whether it fits.
 SMALL_BYTES = 32 * 2**20
@@ -56,7 +56,7 @@ class InfiniteNetwork(ABC):
             out: A ``.npy`` file to write the result to, for matrices that do not fit into memory; it is
                 returned mapped into memory, and what is written to that array changes the file.
             cache_dir: A folder that keeps results by the content of the network and the data; a matrix found
-                there is not computed again, unless its checksum tells that the file was damaged.
+                there is not computed again, unless its checksum shows that the file was damaged.
             memory: Bytes that the work may take beside the result; with very few, tiles are small and slow.
             n_jobs: How many tiles to compute at a time; None for one per core.
             progress: Called with the number of pairs done and of all pairs.
@@ -81,29 +81,22 @@ class InfiniteNetwork(ABC):
         work = checked_work(memory, n_jobs, progress)
         if inputs.needs_grad and (out is not None or cache_dir is not None):
             raise OptionError("out and cache_dir keep values, not gradients: detach the inputs first.")
-        if cache_dir is None and out is None:
-            return inputs.give(kernel_matrix(self.program(), inputs, kind, work))
+        compute = partial(_fill, self.program(), inputs, kind, work)
         shape, dtype = inputs.shape, inputs.x1.dtype
-
-        def compute(into: Any) -> None:
-            _fill(self.program(), inputs, kind, into, work)
-
+        cached = None
         if cache_dir is not None:
             key = content_key(self.spec_for("cache_dir"), kind, inputs.x1, inputs.x2)
             path = cache_folder(cache_dir) / f"{key}.npy"
             cached = open_cached(path, shape, dtype)
             if cached is None:
                 cached = write_npy(path, shape, dtype, compute, checksum=True)
-            if out is None:
-                # A copy: what the caller does to it must not reach the cache.
-                return inputs.give(torch.from_numpy(np.array(cached)).to(inputs.x1.device))
-
-            def compute(into: Any, source: Any = cached) -> None:
-                for rows in chunk_slices(shape[0], max(1, work.memory // max(1, 8 * shape[1]))):
-                    into[rows] = source[rows]
-
-        array = write_npy(out, shape, dtype, compute)
-        return array if inputs.as_numpy else torch.from_numpy(array)
+        if out is not None:
+            array = write_npy(out, shape, dtype, compute if cached is None else partial(copy_rows, cached, work.memory))
+            return array if inputs.as_numpy else torch.from_numpy(array)
+        if cached is not None:
+            # A copy: what the caller does to it must not reach the cache.
+            return inputs.give(torch.from_numpy(np.array(cached)).to(inputs.x1.device))
+        return inputs.give(kernel_matrix(self.program(), inputs, kind, work))
 
     def diagonal(self, x: ArrayLike, kind: Kind = "nngp") -> Any:
         """Variances of a set of inputs: the diagonal of ``kernel(x, kind=kind)``, without the rest.
@@ -241,11 +234,11 @@ def kernel_matrix(program: Program, inputs: Inputs, kind: Kind, work: Work, *, l
     # Threads have no inference mode, and could not write to a tensor that was made in it.
     with torch.inference_mode(False):
         result = torch.empty(shape, dtype=inputs.x1.dtype, device=inputs.x1.device)
-        _fill(program, inputs, kind, result, work)
+        _fill(program, inputs, kind, work, result)
     return result
 
 
-def _fill(program: Program, inputs: Inputs, kind: Kind, into: Any, work: Work) -> None:
+def _fill(program: Program, inputs: Inputs, kind: Kind, work: Work, into: Any) -> None:
     """Compute the matrix into a tensor or an array on disk."""
     x1 = inputs.x1
     with torch.no_grad():

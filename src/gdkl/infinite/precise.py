@@ -16,8 +16,7 @@ from torch import Tensor
 
 from gdkl.infinite.arrays import Inputs
 from gdkl.infinite.gram import ARRAYS, Tile, TiledEngine, Work
-from gdkl.infinite.images import image_state
-from gdkl.infinite.pooling_states import flattened, pooled
+from gdkl.infinite.input_states import image_state, vector_state
 from gdkl.infinite.program import (
     Activate,
     Add,
@@ -34,8 +33,7 @@ from gdkl.infinite.program import (
 )
 from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
 from gdkl.infinite.state import Pixels, State
-from gdkl.infinite.sums import affine, weighted_sum
-from gdkl.infinite.vectors import vector_state
+from gdkl.infinite.sums import affine, flattened, pooled, weighted_sum
 from gdkl.numerics import OptionError, chunk_slices, require_memory, tensor_bytes
 
 #: Which kernel: the prior covariance of the network, or the neural tangent kernel.

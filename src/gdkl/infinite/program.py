@@ -183,7 +183,7 @@ def _varies(op: Op, name: str) -> bool:
     return isinstance(op, Affine | Convolve) and float(getattr(op, name)) > 0
 
 
-def simplified(
+def simplified(  # noqa: PLR0912, PLR0915 - one flat walk over all operations
     program: Program, shape: Sequence[int], arc_cosine: Callable[[float], ArcCosine], *, least_eps: float
 ) -> tuple[Op, ...]:
     """Operations that give the same covariances: factors wait for an operation that multiplies anyway.

@@ -10,9 +10,9 @@ from torch import nn
 from gdkl.infinite.activation import Activation
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.finite import FiniteResidual
+from gdkl.infinite.layers import Sequential
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.program import Activate, Add, Affine, Convolve, Op, Save, Swap
-from gdkl.infinite.sequential import Sequential
 from gdkl.numerics import OptionError
 
 

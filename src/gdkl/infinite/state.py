@@ -10,7 +10,7 @@ lost half of its digits or all of them, and with them the angle √(2t) that ReL
 function depend on. Every layer maps t to its successor without cancellation; k = √(q1·q2)·(1 − t) is then as
 exact as it can be. (Twice √(q1·q2)·t is the mean squared distance q1 + q2 − 2k less (√q1 − √q2)².)
 
-For antipodal inputs u = 1 + c plays the same part. It is carried only for networks that can tell (``u`` is
+For antipodal inputs u = 1 + c plays the same part. It is carried only where it makes a difference (``u`` is
 None otherwise, and stands for 2 − t).
 """
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.numerics import DataWarning, OptionError, file_beside
+from gdkl.numerics import DataWarning, OptionError, chunk_slices, file_beside
 
 #: Part of every key: raised when the numbers that the same network gives change beyond rounding.
 CACHE_VERSION = 2
@@ -135,3 +135,9 @@ def write_npy(
     finally:
         temporary.unlink(missing_ok=True)
     return np.load(path, mmap_mode="r+")
+
+
+def copy_rows(source: npt.NDArray[Any], memory: int, into: npt.NDArray[Any]) -> None:
+    """Copy a matrix on disk, so many bytes at a time."""
+    for rows in chunk_slices(source.shape[0], max(1, memory // max(1, 8 * source.shape[1]))):
+        into[rows] = source[rows]

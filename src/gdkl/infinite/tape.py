@@ -1,3 +1,4 @@
+# ruff: noqa: D102 - the abstract arithmetic says what each operation is
 """Formulas on a CPU: recorded once as a list of torch calls that write into few arrays of a tile's size.
 
 Fresh memory for every intermediate value would cost more than the arithmetic, and so would every pass over memory that
@@ -19,7 +20,6 @@ from torch import Tensor
 
 from gdkl.infinite.formulas import Formula
 from gdkl.infinite.machine import Arithmetic, Constant, Value
-
 
 #: Bytes of arrays that a pool keeps for the next kernel, and views of each that it keeps.
 MOST_BYTES, MOST_VIEWS = 64 * 2**20, 200
@@ -144,7 +144,7 @@ def _root(x: Tensor, *, out: Tensor) -> Tensor:
 
 
 def _arcsine(x: Tensor, *, out: Tensor) -> Tensor:
-    """arcsin x; where NumPy has vector instructions for it, it takes a third of torch's time on one core."""
+    """Arcsin x; where NumPy has vector instructions for it, it takes a third of torch's time on one core."""
     if x.device.type != "cpu" or torch.get_num_threads() > 2 or not _numpy_has_vector_arcsine():
         return torch.asin(x, out=out)
     np.arcsin(x.numpy(), out=out.numpy())

@@ -242,10 +242,7 @@ class Text(Machine):
         at_row, at_column = f"({row} * {layout.patch_height} + {r})", f"({column} * {layout.patch_width} + {c})"
         conditions = [
             f"{at} < {length}"
-            for at, length, axis, offset in (
-                (at_row, layout.height, 0, r),
-                (at_column, layout.width, 1, c),
-            )
+            for at, length, axis, offset in ((at_row, layout.height, 0, r), (at_column, layout.width, 1, c))
             if not all(layout.inside(axis, offset))
         ]
         if layout.rows * layout.columns < self.group:

@@ -1,4 +1,4 @@
-"""A compiled network: what it prepares for single inputs, and its pairs, launched on torch's tensors and torch's stream."""
+"""A compiled network: factors of single inputs and covariances of pairs, launched on torch's stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gdkl.infinite.fused import compile as compiler
 from gdkl.infinite.fused.lower import LaneProgram, lower
-from gdkl.infinite.fused.source import DENSE_TILE, SQUARE, Options, Source, write
+from gdkl.infinite.fused.source import DENSE_TILE, SQUARE, Source, write
 from gdkl.infinite.program import Program, UnsupportedError
 
 #: Blocks that one launch can have.
@@ -45,19 +45,11 @@ class Kernel:
         shape: Shape of one input.
         dtype: Precision of inputs and results.
         device: The device.
-        options: Variants of the source.
     """
 
-    def __init__(
-        self,
-        program: LaneProgram,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        device: int,
-        options: Options | None = None,
-    ) -> None:
+    def __init__(self, program: LaneProgram, shape: tuple[int, ...], dtype: torch.dtype, device: int) -> None:
         self.program, self.shape, self.dtype, self.device = program, shape, dtype, device
-        self.source: Source = write(program, shape, "float" if dtype == torch.float32 else "double", options)
+        self.source: Source = write(program, shape, "float" if dtype == torch.float32 else "double")
         self.real = torch.float64 if program.double else torch.float32
         self.numbers = program.factors
         with torch.cuda.device(device):

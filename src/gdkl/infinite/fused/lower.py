@@ -12,7 +12,7 @@ from gdkl.infinite.formulas import ArcCosine, ArcPolynomial, ArcSine, Normalised
 from gdkl.infinite.fused.layout import SINGLE, Layout
 from gdkl.infinite.fused.placement import Step, place
 from gdkl.infinite.machine import Constant
-from gdkl.infinite.program import Affine, Apply, Convolve, Op, Program, Save, UnsupportedError, simplified
+from gdkl.infinite.program import Affine, Apply, Convolve, Op, Program, UnsupportedError, simplified
 from gdkl.numerics import DataError
 
 #: Numbers that fit the parameters of a kernel.
@@ -81,7 +81,7 @@ def lower(program: Program, shape: Sequence[int], dtype: torch.dtype) -> LanePro
         ops = simplified(program, shape, ArcSine if double else ArcPolynomial, least_eps=tiny)
         if not all(isinstance(op.formula, ArcCosine | Normalised) for op in ops if isinstance(op, Apply)):
             if double:
-                raise UnsupportedError("in float64 only straight-line activations are as exact as they must be")
+                raise UnsupportedError("in float64 only piecewise linear activations are as exact as they must be")
             double = True
             ops = simplified(program, shape, ArcSine, least_eps=tiny)
     except DataError as error:

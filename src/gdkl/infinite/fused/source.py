@@ -16,19 +16,8 @@ from gdkl.infinite.program import UnsupportedError
 SQUARE = 64
 #: Rows and columns of a tile of vectors, and threads that share it.
 DENSE_TILE, DENSE_ROWS = 32, 8
-
-
-@dataclass(frozen=True)
-class Options:
-    """What may be varied without a change of the result.
-
-    Attributes:
-        threads: Threads of a block that works on several pairs.
-        resident: Blocks that a multiprocessor should hold.
-    """
-
-    threads: int = 256
-    resident: int = 2
+#: Threads of a block that works on several pairs, and blocks that a multiprocessor should hold.
+THREADS, RESIDENT = 256, 2
 
 
 @dataclass(frozen=True)
@@ -210,23 +199,22 @@ notes(const double* __restrict__ squares, {real}* __restrict__ note, {real}* __r
 """
 
 
-def write(program: LaneProgram, shape: tuple[int, ...], out: str, options: Options | None = None) -> Source:
+def write(program: LaneProgram, shape: tuple[int, ...], out: str) -> Source:
     """The CUDA source of a program.
 
     Args:
         program: The program.
         shape: Shape of one input.
         out: C's name of the type of inputs and results, ``float`` or ``double``.
-        options: How to launch it.
     """
     # Constants are data: a network with other variances has the same text.
-    return _written(replace(program, constants=(0.0,) * len(program.constants)), shape, out, options or Options())
+    return _written(replace(program, constants=(0.0,) * len(program.constants)), shape, out)
 
 
 @lru_cache(maxsize=64)
-def _written(program: LaneProgram, shape: tuple[int, ...], out: str, options: Options) -> Source:
+def _written(program: LaneProgram, shape: tuple[int, ...], out: str) -> Source:
     head = HEAD.replace("CONSTANTS", str(max(1, len(program.constants))))
-    return _images(program, shape, out, head, options) if program.group else _vectors(program, out, head)
+    return _images(program, shape, out, head) if program.group else _vectors(program, out, head)
 
 
 def _texts(program: LaneProgram, start: str | None) -> dict[Mode, tuple[Text, str]]:
@@ -237,10 +225,10 @@ def _texts(program: LaneProgram, start: str | None) -> dict[Mode, tuple[Text, st
     return texts
 
 
-def _images(program: LaneProgram, shape: tuple[int, ...], out: str, head: str, options: Options) -> Source:
+def _images(program: LaneProgram, shape: tuple[int, ...], out: str, head: str) -> Source:
     texts, group = _texts(program, None), program.group
     pairs, factors, exact = texts[Mode.PAIRS][0], texts[Mode.FACTORS][0], texts[Mode.EXACT][0]
-    members = 1 if group > WARP else max(1, options.threads // group)
+    members = 1 if group > WARP else max(1, THREADS // group)
     while members > 1 and members * pairs.box * (8 if program.double else 4) > SHARED_BYTES:
         members //= 2
     # A block is whole warps.
@@ -252,7 +240,7 @@ def _images(program: LaneProgram, shape: tuple[int, ...], out: str, head: str, o
     tile_columns = 2 ** math.ceil(math.log2(members) / 2)
     tile = (members // tile_columns, tile_columns)
     # As many blocks as the registers of 16 warps a multiprocessor allow.
-    resident = max(1, options.threads * options.resident // threads)
+    resident = max(1, THREADS * RESIDENT // threads)
     factor_threads = max(group, WARP)
     leave = "    if (!wanted) return;\n" if group >= WARP else ""
     names = {
