@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -32,7 +33,7 @@ from gdkl.infinite.program import (
     UnsupportedError,
     simplified,
 )
-from gdkl.infinite.spatial import Window
+from gdkl.infinite.spatial import Pads, Window
 from gdkl.infinite.tape import BufferPool, Eager, tape
 from gdkl.infinite.threads import threads
 from gdkl.numerics import chunk_slices
@@ -117,12 +118,13 @@ class _Inputs:
         self.x = x if x.ndim == 2 else x.permute(1, 2, 3, 0).contiguous()
         self.factors: list[Sequence[Tensor]] = []
         q = x.square().sum(1)
-        self.q = self._follow(ops, q if x.ndim == 2 else q.permute(1, 2, 0).contiguous())
+        with BufferPool.borrowed(x.dtype, x.device) as pool:
+            self.q = self._follow(ops, q if x.ndim == 2 else q.permute(1, 2, 0).contiguous(), pool).clone()
         self.has_zeros = any(factor.numel() > 0 and float(factor.min()) == 0 for (factor, *_) in self.factors)
 
-    def _follow(self, ops: Sequence[Op], q: Tensor) -> Tensor:
+    def _follow(self, ops: Sequence[Op], q: Tensor, pool: BufferPool) -> Tensor:
         """Send variances through the program and keep what pairs will need."""
-        pool, machine, stack = BufferPool(q.dtype, q.device), Eager(q), list[Tensor]()
+        machine, stack = Eager(q), list[Tensor]()
         for op in ops:
             if isinstance(op, Affine):
                 q = op.w * q + op.b
@@ -152,10 +154,7 @@ class _Block:
 
     def __call__(self, rows: slice, columns: slice, use: Callable[[Tensor], Any]) -> Any:
         with BufferPool.borrowed(self.first.x.dtype, self.first.x.device) as pool:
-            k = self._tile(rows, columns, pool)
-            result = use(k)
-            pool.give(k)
-        return result
+            return use(self._tile(rows, columns, pool))
 
     def _tile(self, rows: slice, columns: slice, pool: BufferPool) -> Tensor:
         """The covariances of some rows with some columns of the block."""
@@ -237,7 +236,7 @@ def _scaled(k: Tensor, w: float, b: float, pool: BufferPool, *, keep: bool = Fal
 def _convolve(k: Tensor, op: Convolve, pool: BufferPool, *, keep: bool) -> Tensor:
     """W · mean over the window + b, for pixels in the first two axes; ``k`` is used up unless it is to be kept."""
     window = op.window
-    pads = window.pads(k.shape[0], k.shape[1])
+    pads = _pads(window, k.shape[0], k.shape[1])
     if window.mode == "circular":
         for axis, (low, high) in enumerate(pads):
             if low or high:
@@ -249,6 +248,11 @@ def _convolve(k: Tensor, op: Convolve, pool: BufferPool, *, keep: bool) -> Tenso
         if total is not k:
             k, keep = _replaced(k, total, pool, keep=keep), False
     return _scaled(k, float(op.w) / (window.size[0] * window.size[1]), float(op.b), pool, keep=keep)
+
+
+@lru_cache(maxsize=256)
+def _pads(window: Window, height: int, width: int) -> Pads:
+    return window.pads(height, width)
 
 
 #: Out ← first + second; where the second is missing, out ← first; where both are, out ← 0.

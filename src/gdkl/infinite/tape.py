@@ -21,8 +21,8 @@ from torch import Tensor
 from gdkl.infinite.formulas import Formula
 from gdkl.infinite.machine import Arithmetic, Constant, Value
 
-#: Bytes of arrays that a pool keeps for the next kernel, and views of each that it keeps.
-MOST_BYTES, MOST_VIEWS = 64 * 2**20, 200
+#: What a pool may keep for the next kernel: bytes of arrays, views of each array, numbers.
+MOST_BYTES, MOST_VIEWS, MOST_NUMBERS = 64 * 2**20, 200, 1000
 #: Functions that torch has under other names than C.
 _TORCH_NAMES = {"fabs": "abs", "fmax": "maximum", "fmin": "minimum"}
 
@@ -194,33 +194,32 @@ class Tape:
     ) -> Tensor:
         """Run it on a tile; ``k`` is used up unless it is to be kept."""
         plan = self._plans[keep]
-        fresh = [pool.take(k.shape) for _ in range(plan.arrays)]
-        places: list[Any] = [k, *first, *second, *fresh]
+        fresh = list(pool.scratch(k.shape, plan.arrays))
+        new = plan.result - 1 - len(first) - len(second)
+        if new >= 0:
+            fresh[new] = pool.take(k.shape)
+        at = [k, *first, *second, *fresh, *pool.constants(plan.numbers)].__getitem__
         for function, arguments, options, out in plan.calls:
-            values = [places[at] if isinstance(at, int) else at for at in arguments]
-            if isinstance(values[0], float):
-                # torch takes a number in the first place only as a tensor.
-                values[0] = pool.constant(values[0])
-            function(*values, out=places[out], **options)
-        result = places[plan.result]
-        for array in fresh if keep else (k, *fresh):
-            if array is not result:
-                pool.give(array)
-        return result
+            function(*map(at, arguments), out=at(out), **options)
+        if new >= 0 and not keep:
+            pool.give(k)
+        return at(plan.result)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Calls on places: the arguments of a formula, then arrays of a tile's size.
+    """Calls on places: the arguments of a formula, then arrays of a tile's size, then numbers.
 
     Attributes:
-        calls: Functions with the places of their arguments or numbers, options, and the place of their result.
+        calls: Functions with the places of their arguments, options, and the place of their result.
         arrays: How many arrays there are.
+        numbers: The numbers, and whether they come first in a call, where torch takes tensors alone.
         result: The place of the result.
     """
 
-    calls: list[tuple[Callable[..., Any], list[int | float], dict[str, float], int]]
+    calls: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]]
     arrays: int
+    numbers: tuple[tuple[float, bool], ...]
     result: int
 
 
@@ -230,9 +229,8 @@ def _plan(calls: Sequence[_Call], arguments: int, result: int, *, keep: bool) ->
     place = {index: index for index in range(arguments)}
     free: list[int] = []
     owned = set[int]() if keep else {0}
-    planned: list[tuple[Callable[..., Any], list[int | float], dict[str, float], int]] = []
     arrays = 0
-    for number, (function, values, options, target) in enumerate(calls):
+    for number, (_, values, _, target) in enumerate(calls):
         spent = [x.index for x in values if _is_register(x) and last[x.index] == number and x.index in owned]
         owned -= set(spent)
         # The first argument's memory is best, which the call has in a cache.
@@ -240,11 +238,21 @@ def _plan(calls: Sequence[_Call], arguments: int, result: int, *, keep: bool) ->
         if not free:
             free.append(arguments + arrays)
             arrays += 1
-        at = [place[x.index] if _is_register(x) else x for x in values]
         place[target] = free.pop()
         owned.add(target)
-        planned.append((function, at, options, place[target]))
-    return _Plan(planned, arrays, place[result])
+    numbers: list[tuple[float, bool]] = []
+
+    def placed(x: Any, first: bool) -> int:
+        if _is_register(x):
+            return place[x.index]
+        numbers.append((x, first))
+        return arguments + arrays + len(numbers) - 1
+
+    planned = [
+        (function, tuple(placed(x, at == 0) for at, x in enumerate(values)), options, place[target])
+        for function, values, options, target in calls
+    ]
+    return _Plan(planned, arrays, tuple(numbers), place[result])
 
 
 def _is_register(x: Any) -> TypeGuard[_Register]:
@@ -267,7 +275,9 @@ class BufferPool:
         self._free: dict[int, list[Tensor]] = {}
         self._taken: dict[int, Tensor] = {}
         self._views: dict[int, dict[Any, Any]] = {}
-        self._constants: dict[float, Tensor] = {}
+        self._pad = torch.empty(0, 0, dtype=dtype, device=device)
+        self._scratch: dict[Any, list[Tensor]] = {}
+        self._constants: dict[tuple[tuple[float, bool], ...], list[Any]] = {}
 
     def take(self, shape: Sequence[int]) -> Tensor:
         """An array of a shape, with anything in it."""
@@ -285,6 +295,19 @@ class BufferPool:
         if memory is not None:
             self._free[array.numel().bit_length()].append(memory)
 
+    def scratch(self, shape: Sequence[int], count: int) -> Sequence[Tensor]:
+        """Arrays of a shape that hold until this is called again; they are not given back."""
+        found = self._scratch.get((shape, count))
+        if found is None:
+            size = math.prod(shape)
+            if self._pad.shape[0] < count or self._pad.shape[1] < size:
+                # Views of the smaller one would keep it.
+                self._scratch.clear()
+                rows, columns = max(count, self._pad.shape[0]), max(size, self._pad.shape[1])
+                self._pad = self._pad.new_empty(rows, columns)
+            found = self._scratch[shape, count] = [row[:size].view(shape) for row in self._pad[:count]]
+        return found
+
     def views(self, array: Tensor, key: Any, make: Callable[[], Any]) -> Any:
         """Views of an array of the pool, made once: cutting a small array takes longer than computing with it."""
         if array.data_ptr() not in self._taken:
@@ -297,11 +320,18 @@ class BufferPool:
             found = known[key] = make()
         return found
 
+    def constants(self, numbers: tuple[tuple[float, bool], ...]) -> list[Any]:
+        """Numbers, as tensors where asked for."""
+        found = self._constants.get(numbers)
+        if found is None:
+            dtype, device = self.kind
+            found = [torch.tensor(x, dtype=dtype, device=device) if tensor else x for x, tensor in numbers]
+            self._constants[numbers] = found
+        return found
+
     def constant(self, value: float) -> Tensor:
         """A number as a tensor."""
-        if value not in self._constants:
-            self._constants[value] = torch.tensor(value, dtype=self.kind[0], device=self.kind[1])
-        return self._constants[value]
+        return self.constants(((value, True),))[0]
 
     @classmethod
     @contextmanager
@@ -316,9 +346,14 @@ class BufferPool:
         try:
             yield pool
         finally:
-            # After an error arrays may be missing.
-            bytes_kept = sum(memory.nbytes for waiting in pool._free.values() for memory in waiting)
-            if not pool._taken and bytes_kept <= MOST_BYTES and len(pool._constants) < 1000:
+            for memory in pool._taken.values():
+                pool._free[(memory.numel() - 1).bit_length()].append(memory)
+            pool._taken.clear()
+            for waiting in pool._free.values():
+                # In one order, so that views of the same arrays are wanted again.
+                waiting.sort(key=Tensor.data_ptr)
+            bytes_kept = pool._pad.nbytes + sum(m.nbytes for waiting in pool._free.values() for m in waiting)
+            if bytes_kept <= MOST_BYTES and max(len(pool._constants), len(pool._scratch)) < MOST_NUMBERS:
                 cls._idle.append(pool)
 
 
@@ -328,11 +363,15 @@ class Eager(Arithmetic):
     def __init__(self, like: Tensor) -> None:
         self.like = like
 
-    def number(self, value: float | Constant) -> Tensor:
-        return self.like.new_tensor(value)
+    def number(self, value: float | Constant) -> Any:
+        return value
 
-    def function(self, name: str, *arguments: Tensor) -> Tensor:
-        return getattr(torch, _TORCH_NAMES.get(name, name))(*arguments)
+    def function(self, name: str, *arguments: Any) -> Tensor:
+        tensors = [torch.as_tensor(x, dtype=self.like.dtype, device=self.like.device) for x in arguments]
+        return getattr(torch, _TORCH_NAMES.get(name, name))(*tensors)
+
+    def quick_root(self, a: Tensor) -> Tensor:
+        return a.sqrt()
 
     def clipped_ratio(self, a: Tensor, b: Tensor) -> Tensor:
         return (a / b).nan_to_num(0.0).clamp(0, 1)
