@@ -137,6 +137,19 @@ def test_progress_ends_with_all_pairs_on_many_threads(small_tiles: None):
         assert torch.equal(net.kernel(rows(60), n_jobs=3), K)
 
 
+@pytest.mark.parametrize("net", [inf.mlp(), inf.mlp(1, activation="erf")], ids=["covariance", "precise"])
+def test_inference_mode_leaves_nothing_behind(net: inf.Sequential, tmp_path: Path, small_tiles: None):
+    x = rows(30)
+    with torch.inference_mode():
+        inside, diagonal = net.kernel(x, n_jobs=2), net.diagonal(x)
+        written = net.kernel(x, n_jobs=2, out=tmp_path / "kernel.npy")
+    # Memory that is used again was not made for inference alone.
+    K = net.kernel(x, n_jobs=2)
+    assert torch.equal(K, inside)
+    assert torch.equal(K, written)
+    assert torch.equal(K.diagonal(), diagonal)
+
+
 def test_no_rows():
     x = rows(4)
     assert inf.mlp().kernel(x[:0], x).shape == (0, 4)

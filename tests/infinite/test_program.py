@@ -7,6 +7,7 @@ import torch
 from emulated import emulate
 
 import gdkl.infinite as inf
+from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.covariance import CovarianceEngine
 from gdkl.infinite.engines import engine_for
 from gdkl.infinite.formulas import (
@@ -24,7 +25,7 @@ from gdkl.infinite.fused.lower import lower
 from gdkl.infinite.gram import Work
 from gdkl.infinite.precise import PreciseEngine
 from gdkl.infinite.program import Add, Affine, Apply, Convolve, Save, Sum, Swap, UnsupportedError, simplified
-from gdkl.infinite.tape import BufferPool, Eager, Tape
+from gdkl.infinite.tape import Eager, Tape
 
 FORMULAS = [
     *(arc(ratio) for arc in (ArcFraction, ArcPolynomial, ArcSine) for ratio in (1.0, 0.3)),

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.formulas import ArcCosine, ArcFraction, ArcSine, Normalised
 from gdkl.infinite.gram import Tile, TiledEngine, Work
 from gdkl.infinite.program import (
@@ -34,7 +35,7 @@ from gdkl.infinite.program import (
     simplified,
 )
 from gdkl.infinite.spatial import Pads, Window
-from gdkl.infinite.tape import BufferPool, Eager, tape
+from gdkl.infinite.tape import Eager, tape
 from gdkl.infinite.threads import threads
 from gdkl.numerics import chunk_slices
 

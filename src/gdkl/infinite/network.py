@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
@@ -117,7 +118,7 @@ class InfiniteNetwork(ABC):
         inputs, program = read_inputs(x, name="x"), self.program()
         if inputs.needs_grad:
             return matched_kernel(program, inputs.x1, None, kind, gradient=True)
-        with torch.no_grad():
+        with _plain_tensors():
             result = engine_for(program, inputs.x1, inputs.x1, kind).diagonal(Work())
         warn_unless_finite(result)
         return inputs.give(result)
@@ -231,17 +232,23 @@ def kernel_matrix(program: Program, inputs: Inputs, kind: Kind, work: Work, *, l
             remedy="Write it to disk with out='kernel.npy', or take fewer inputs.",
             device=inputs.x1.device,
         )
-    # Threads have no inference mode, and could not write to a tensor that was made in it.
-    with torch.inference_mode(False):
+    with _plain_tensors():
         result = torch.empty(shape, dtype=inputs.x1.dtype, device=inputs.x1.device)
-        _fill(program, inputs, kind, work, result)
+    _fill(program, inputs, kind, work, result)
     return result
 
 
 def _fill(program: Program, inputs: Inputs, kind: Kind, work: Work, into: Any) -> None:
     """Compute the matrix into a tensor or an array on disk."""
     x1 = inputs.x1
-    with torch.no_grad():
+    with _plain_tensors():
         engine = engine_for(program, x1, x1 if inputs.x2 is None else inputs.x2, kind)
         engine.fill(into, symmetric=inputs.x2 is None, work=work)
     warn_of_overflow(into, inputs)
+
+
+@contextmanager
+def _plain_tensors() -> Generator[None]:
+    """No gradients and no inference mode, whose tensors other threads and later kernels could not write to."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
