@@ -68,6 +68,15 @@ def test_simplified_programs_multiply_once():
     assert ops[-1] == Affine(20 / 64, 0.1)
 
 
+@pytest.mark.parametrize("net", [inf.Identity(), inf.Linear(), inf.Linear(2.0, 0.5), inf.ABReLU(2.0, 2.0)], ids=repr)
+def test_programs_of_next_to_nothing(net: inf.InfiniteNetwork):
+    x = torch.tensor([[2.0], [-3.0]])
+    w, b = {"Linear(weight_var=2.0, bias_var=0.5)": (2.0, 0.5), "ABReLU(a=2.0, b=2.0)": (4.0, 0.0)}.get(
+        repr(net), (1.0, 0.0)
+    )
+    torch.testing.assert_close(net.kernel(x), w * x @ x.T + b)
+
+
 def test_pairs_of_pixels_end_with_the_last_pooling_of_either_branch():
     pooled, plain = inf.AvgPool2d(3, 1, "same"), inf.Conv2d(1)
     for branches, expected in (((pooled, plain), [True, False, False, False, False]),

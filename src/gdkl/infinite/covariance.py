@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any, TypeAlias
 
 import torch
@@ -182,7 +182,7 @@ class _Block:
         factors = zip(self.first.factors, self.second.factors, strict=True)
         stack: list[Tensor] = []
         merged: Op | None = None
-        for op, following in zip(ops, (*ops[1:], None), strict=True):
+        for op, following in zip_longest(ops, ops[1:]):
             keep = any(k is kept for kept in stack)
             if op is merged:
                 merged = None

@@ -139,7 +139,7 @@ def rolled(steps: Sequence[Step]) -> Steps:
     """The same steps with the longest repetitions as loops, so that a deep network stays a short text.
 
     Example:
-        >>> a, b = Step(Save(), SINGLE, SINGLE), Step(Affine(2.0, 0.0), SINGLE, SINGLE)
+        >>> a, b = (Step(Affine(w, 0.0), SINGLE, SINGLE) for w in (2.0, 3.0))
         >>> rolled([a, b, a, b, a]) == (Repeat(2, (a, b)), a)
         True
     """
