@@ -85,7 +85,9 @@ class _Recorder(Arithmetic):
             if b.b is not None:
                 return self.call(torch.addcdiv if b.divided else torch.addcmul, a, b.a, b.b, value=b.factor)
             return self.call(torch.add, a, b.a, alpha=b.factor)
-        return self.call(torch.add, self.value(a), self.value(b))
+        # A number comes first, as a tensor: torch takes longer with a number of Python's.
+        first, second = sorted((self.value(a), self.value(b)), key=lambda x: not isinstance(x, float))
+        return self.call(torch.add, first, second)
 
     def subtract(self, a: Value, b: Value) -> Value:
         return self.add(a, self.multiply(b, -1.0))
