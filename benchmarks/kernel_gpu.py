@@ -33,6 +33,7 @@ from gdkl.infinite.fused import compile as compiler
 from gdkl.infinite.fused.cuda import Mode, Text
 from gdkl.infinite.fused.interpret import run
 from gdkl.infinite.fused.kernel import Kernel, kernel_of
+from gdkl.infinite.precise import matched_kernel
 
 SEED = 0
 #: Means and deviations of CIFAR-10's channels that the paper's images are normalised by.
@@ -257,8 +258,11 @@ def whole_gram(path: Path, entries: int = 1000) -> dict[str, Any]:
     took = time.perf_counter() - start
     i, j = torch.randint(n, (2, entries), generator=torch.Generator().manual_seed(SEED)).cuda()
     with torch.no_grad():
-        exact = net._matched(x[i].double(), x[j].double(), "nngp")
-        scale = (net._matched(x[i].double(), None, "nngp") * net._matched(x[j].double(), None, "nngp")).sqrt()
+        exact = matched_kernel(net.program(), x[i].double(), x[j].double(), "nngp")
+        scale = (
+            matched_kernel(net.program(), x[i].double(), None, "nngp")
+            * matched_kernel(net.program(), x[j].double(), None, "nngp")
+        ).sqrt()
     error = float(((K[i, j].double() - exact).abs() / scale).max())
     print(
         f"{n} x {n} in {took:.1f} s ({n * (n + 1) / 2 / took / 1e6:.1f} million pairs/s), error {error:.1e}", flush=True
@@ -333,7 +337,7 @@ def main() -> None:
     for key, (name, net, plain, x, side) in cases.items():
         results[key] = compare(name, net, plain, x, side, arguments.repeats)
         if key != "dense":
-            kernel = kernel_of(net, x)
+            kernel = kernel_of(net.program(), x)
             operations = operations_per_pair(kernel)
             share = operations * results[key]["pairs_per_s"] / ceiling
             results[key] |= {"operations_per_pair": operations, "share_of_arithmetic_ceiling": share}

@@ -116,6 +116,20 @@ class TestFinite:
             inf.mlp().finite(0)
 
 
+def test_jacobian_of_the_finite_network_gives_the_ntk_when_rescaled():
+    """Weights are in standard parametrisation: gradients count by the deviation that a parameter was drawn with."""
+    torch.manual_seed(0)
+    net, x = inf.mlp(1, weight_var=1.5, bias_var=0.3), torch.randn(3, 4, dtype=torch.float64)
+    module = net.finite(4096, example=x)
+    gram = torch.zeros(3, 3, dtype=torch.float64)
+    for layer in (layer for layer in module.modules() if hasattr(layer, "weight_var")):
+        for parameter, variance in ((layer.weight, 1.5 / layer.weight.shape[1]), (layer.bias, 0.3)):
+            rows = [torch.autograd.grad(module(x)[i, 0], parameter)[0].flatten() for i in range(3)]
+            J = torch.stack(rows) * variance**0.5
+            gram += J @ J.T
+    torch.testing.assert_close(gram, net.kernel(x, kind="ntk"), rtol=0.1, atol=0)
+
+
 def test_wide_resnet_is_the_papers():
     assert inf.wide_resnet().to_spec() == CASES["wrn_n4_32x32x3_flatten"]["layers"]
     assert inf.wide_resnet(1).to_spec() == CASES["wrn_n1_32x32x3_flatten"]["layers"]

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 import torch
 from architectures import architecture, error, images
-from emulated import EmulatedKernel
+from emulated import EmulatedKernel, emulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import CASES, arrays, inputs
 
 import gdkl.infinite as inf
+from gdkl.infinite.engines import engine_for
 from gdkl.infinite.fused import compile as compiler
-from gdkl.infinite.fused.emulate import emulate
-from gdkl.infinite.fused.engine import FusedEngine, fused_engine
-from gdkl.infinite.fused.lower import lower
-from gdkl.infinite.fused.program import Activate, Convolve, Program, Repeat, Start, UnsupportedError, flat
-from gdkl.infinite.fused.source import Options, write
+from gdkl.infinite.fused.engine import CompiledEngine
+from gdkl.infinite.fused.lower import LaneProgram, Repeat, flat, lower
+from gdkl.infinite.fused.source import write
 from gdkl.infinite.gram import Work
+from gdkl.infinite.program import Apply, Convolve, UnsupportedError
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
 FAMILIES = {"relu", "leaky_relu", "abrelu", "erf", "sigmoid_like"}
@@ -53,14 +53,14 @@ def test_all_image_cases_are_here():
     assert len(IMAGE_CASES) == 25
 
 
-def programs() -> list[tuple[str, torch.dtype, Program]]:
+def programs() -> list[tuple[str, torch.dtype, LaneProgram]]:
     """All cases that are compiled."""
     found = []
     for name, case in CASES.items():
         for dtype in TOLERANCE:
             with contextlib.suppress(UnsupportedError):
                 net, shape = inf.from_spec(case["layers"]), inputs(case, "x1", dtype).shape[1:]
-                found.append((name, dtype, lower(net, shape, dtype)))
+                found.append((name, dtype, lower(net.program(), shape, dtype)))
     return found
 
 
@@ -72,7 +72,7 @@ def test_all_image_cases_are_compiled():
 
 
 @pytest.mark.parametrize(("name", "dtype", "program"), PROGRAMS, ids=[f"{name}-{dtype}" for name, dtype, _ in PROGRAMS])
-def test_emulator_matches_the_high_precision_kernel(name: str, dtype: torch.dtype, program: Program):
+def test_emulator_matches_the_high_precision_kernel(name: str, dtype: torch.dtype, program: LaneProgram):
     case = CASES[name]
     x1, x2 = inputs(case, "x1", dtype), inputs(case, "x2", dtype)
     K11, diagonal = emulate(program, x1.numpy())
@@ -90,7 +90,7 @@ def test_emulator_matches_the_high_precision_kernel(name: str, dtype: torch.dtyp
 def test_emulator_matches_torch(r: random.Random, straight: bool, seed: int):
     net, shape = architecture(r, straight=straight)
     x = images(shape, seed)
-    program = lower(net, shape, torch.float32)
+    program = lower(net.program(), shape, torch.float32)
     K, diagonal = emulate(program, x.numpy())
     reference, exact = net.kernel(x.double()), net.diagonal(x.double())
     assert error(torch.from_numpy(K), reference, exact, exact) <= 2e-6
@@ -102,7 +102,7 @@ def test_emulator_matches_torch(r: random.Random, straight: bool, seed: int):
 def test_emulator_matches_torch_in_double_precision(r: random.Random, seed: int):
     net, shape = architecture(r)
     x = images(shape, seed).double()
-    K, diagonal = emulate(lower(net, shape, torch.float64), x.numpy())
+    K, diagonal = emulate(lower(net.program(), shape, torch.float64), x.numpy())
     exact = net.diagonal(x)
     assert error(torch.from_numpy(K), net.kernel(x), exact, exact) <= 1e-12
     assert error(torch.from_numpy(np.diag(diagonal)), torch.diag(exact), exact, exact) <= 1e-13
@@ -111,7 +111,7 @@ def test_emulator_matches_torch_in_double_precision(r: random.Random, seed: int)
 @pytest.mark.parametrize("size", [32, 40, 64])
 def test_large_images(size: int):
     net, x = inf.wide_resnet(blocks=1), images((3, size, size), 0)[1:5]
-    program = lower(net, x.shape[1:], torch.float32)
+    program = lower(net.program(), x.shape[1:], torch.float32)
     assert program.group == {32: 32, 40: 64, 64: 128}[size]
     K, _ = emulate(program, x.numpy())
     exact = net.diagonal(x.double())
@@ -119,13 +119,13 @@ def test_large_images(size: int):
 
 
 def test_lanes_beyond_the_map_stay_numbers():
-    # 3 x 5 patches leave the last of 16 lanes over: a circular convolution fills it, no note belongs to it.
+    # 3 x 5 patches leave the last of 16 lanes over: a circular convolution fills it, no factor belongs to it.
     wave, around = inf.Sin(1.0, 0.7, 0.3), inf.Conv2d((2, 1), 1, "same", "circular")
     net = inf.Sequential(inf.Conv2d(1), inf.ReLU(), around, wave, inf.Conv2d((1, 2)), inf.Flatten(), inf.Linear())
     x = 300 * images((1, 9, 5), 0)
-    program = lower(net, (1, 9, 5), torch.float32)
-    first = next(op for op in flat(program.ops) if isinstance(op, Activate))
-    assert first.layout.rows * first.layout.columns < program.group
+    program = lower(net.program(), (1, 9, 5), torch.float32)
+    first = next(step for step in flat(program.steps) if isinstance(step.op, Apply))
+    assert first.source.rows * first.source.columns < program.group
     K, _ = emulate(program, x.numpy())
     exact = net.diagonal(x.double())
     assert error(torch.from_numpy(K), net.kernel(x.double()), exact, exact) <= 2e-6
@@ -133,28 +133,30 @@ def test_lanes_beyond_the_map_stay_numbers():
 
 class TestPlacement:
     def test_the_papers_network_never_rereads_and_keeps_all_lanes_busy(self):
-        program = lower(inf.wide_resnet(blocks=4), (3, 32, 32), torch.float32)
-        convolutions = [op for op in flat(program.ops) if isinstance(op, Convolve)]
+        program = lower(inf.wide_resnet(blocks=4).program(), (3, 32, 32), torch.float32)
+        convolutions = [step for step in flat(program.steps) if isinstance(step.op, Convolve)]
         assert len(convolutions) == 28
-        assert all(op.aligned for op in convolutions)
+        assert all(step.aligned for step in convolutions)
         assert program.group == 32
-        for op in convolutions:
-            for layout in (op.source, op.target):
+        for step in convolutions:
+            for layout in (step.source, step.target):
                 assert layout.pixels * 32 == layout.height * layout.width
 
     def test_small_images_share_a_warp(self):
-        assert lower(inf.wide_resnet(blocks=1), (3, 8, 8), torch.float32).group < 32
+        assert lower(inf.wide_resnet(blocks=1).program(), (3, 8, 8), torch.float32).group < 32
 
     def test_repeated_blocks_are_loops(self):
-        shallow, deep = (lower(inf.wide_resnet(blocks=blocks), (3, 32, 32), torch.float32) for blocks in (4, 9))
-        assert any(isinstance(op, Repeat) for op in deep.ops)
+        shallow, deep = (
+            lower(inf.wide_resnet(blocks=blocks).program(), (3, 32, 32), torch.float32) for blocks in (4, 9)
+        )
+        assert any(isinstance(step, Repeat) for step in deep.steps)
         assert len(write(deep, (3, 32, 32), "float").text) <= len(write(shallow, (3, 32, 32), "float").text)
-        activations = [op for op in flat(deep.ops) if isinstance(op, Activate)]
+        activations = [step for step in flat(deep.steps) if isinstance(step.op, Apply)]
         assert len(activations) == 2 * 3 * 9
 
     def test_images_beyond_the_registers_are_refused(self):
         with pytest.raises(UnsupportedError, match="registers"):
-            lower(inf.wide_resnet(blocks=1), (1, 400, 400), torch.float32)
+            lower(inf.wide_resnet(blocks=1).program(), (1, 400, 400), torch.float32)
 
 
 class TestUnsupported:
@@ -174,36 +176,37 @@ class TestUnsupported:
     )
     def test_networks(self, net: inf.InfiniteNetwork):
         with pytest.raises(UnsupportedError):
-            lower(net, (1, 8, 8), torch.float32)
+            lower(net.program(), (1, 8, 8), torch.float32)
 
     def test_convolutions_of_vectors(self):
         with pytest.raises(UnsupportedError, match="vectors"):
-            lower(inf.Conv2d(1), (8,), torch.float32)
+            lower(inf.Conv2d(1).program(), (8,), torch.float32)
 
-    def test_a_cpu_has_no_engine(self):
+    def test_a_cpu_has_another_engine(self):
         x = torch.zeros(2, 3)
-        assert fused_engine(inf.mlp(), x, x, "nngp") is None
+        assert not isinstance(engine_for(inf.mlp().program(), x, x, "nngp"), CompiledEngine)
 
 
 class TestText:
     def test_variances_are_data(self):
         texts = [
-            write(lower(inf.wide_resnet(blocks=2, weight_var=w), (3, 8, 8), torch.float32), (3, 8, 8), "float").text
+            write(
+                lower(inf.wide_resnet(blocks=2, weight_var=w).program(), (3, 8, 8), torch.float32), (3, 8, 8), "float"
+            ).text
             for w in (2.0, 5.0)
         ]
         assert texts[0] == texts[1]
 
-    @pytest.mark.parametrize("threads", [128, 256, 512])
-    def test_a_block_covers_its_tile(self, threads: int):
-        program = lower(inf.wide_resnet(blocks=1), (3, 32, 32), torch.float32)
-        source = write(program, (3, 32, 32), "float", Options(threads, 512 // threads))
-        assert source.tile[0] * source.tile[1] * program.group == source.threads == threads
+    def test_a_block_covers_its_tile(self):
+        program = lower(inf.wide_resnet(blocks=1).program(), (3, 32, 32), torch.float32)
+        source = write(program, (3, 32, 32), "float")
+        assert source.tile[0] * source.tile[1] * program.group == source.threads == 256
 
     @settings(max_examples=10)
     @given(r=st.randoms(use_true_random=False), straight=st.booleans())
     def test_every_name_is_declared_before_it_is_used(self, r: random.Random, straight: bool):
         net, shape = architecture(r, straight=straight)
-        text = write(lower(net, shape, torch.float32), shape, "float").text
+        text = write(lower(net.program(), shape, torch.float32), shape, "float").text
         for kernel in text.split('extern "C"')[1:]:
             known: set[str] = set()
             for line in kernel.splitlines():
@@ -216,11 +219,10 @@ class TestText:
                     assert not re.search(rf"const int {declared.group(1)}[,)]", kernel), line
                     known.add(declared.group(1))
 
-    def test_notes_fill_their_place(self):
-        program = lower(inf.wide_resnet(blocks=1), (3, 32, 32), torch.float32)
-        assert isinstance(program.ops[0], Start)
+    def test_factors_fill_their_place(self):
+        program = lower(inf.wide_resnet(blocks=1).program(), (3, 32, 32), torch.float32)
         # Three channels and nine activations: three at each size, the first of a group at the size before.
-        assert program.notes == 3 * 1024 + (3 * 1024 + 2 * 256 + 64)
+        assert program.factors == 3 * 1024 + (3 * 1024 + 2 * 256 + 64)
 
 
 class TestFiles:
@@ -326,10 +328,10 @@ class TestEngine:
     def engine(self, n1: int, n2: int | None = None, dtype: torch.dtype = torch.float64):
         x1 = torch.randn(n1, 2, 6, 5, dtype=dtype)
         x2 = x1 if n2 is None else torch.randn(n2, 2, 6, 5, dtype=dtype)
-        kernel = EmulatedKernel(lower(self.net, x1.shape[1:], dtype))
-        return FusedEngine(kernel, x1, x2), kernel, x1, x2
+        kernel = EmulatedKernel(lower(self.net.program(), x1.shape[1:], dtype))
+        return CompiledEngine(kernel, x1, x2), kernel, x1, x2
 
-    #: Notes of 64 inputs a block.
+    #: Factors of 64 inputs a block.
     small = Work(memory=2 * 64 * 1000)
 
     def test_symmetric(self):

@@ -53,7 +53,7 @@ def test_matches_the_high_precision_kernel(name: str, dtype: torch.dtype):
 def test_matches_torch(r: random.Random, straight: bool, seed: int):
     net, shape = architecture(r, straight=straight)
     x = images(shape, seed)
-    kernel_of(net, x.cuda())
+    kernel_of(net.program(), x.cuda())
     exact = net.diagonal(x.double())
     reference = net.kernel(x.double())
     assert error(net.kernel(x.cuda()), reference, exact, exact) <= 2e-6
@@ -137,7 +137,7 @@ def test_gradients_take_the_torch_path(caplog):
 
 def test_the_guide_uses_the_compiled_kernel(monkeypatch):
     net, x = inf.mlp(), torch.randn(50, 4, dtype=torch.float64).cuda()
-    kernel, launches = kernel_of(net, x), []
+    kernel, launches = kernel_of(net.program(), x), []
     launch = kernel._launch
     monkeypatch.setattr(kernel, "_launch", lambda *given: (launches.append(given), launch(*given)))
     gram = as_kernel_function(net).gram(x)

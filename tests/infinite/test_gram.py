@@ -12,6 +12,9 @@ import torch
 
 import gdkl.infinite as inf
 from gdkl.infinite import gram
+from gdkl.infinite.covariance import CovarianceEngine
+from gdkl.infinite.engines import engine_for
+from gdkl.infinite.precise import PreciseEngine
 from gdkl.numerics import MemoryLimitError, OptionError
 
 
@@ -50,7 +53,7 @@ def test_tiles_do_not_change_the_result(
         assert torch.equal(K, K.T)
 
 
-SHORT = {
+STRAIGHT = {
     "mlp": (inf.mlp(3), (5,)),
     "no_bias": (inf.mlp(2, 2.0, 0.0), (5,)),
     "abs": (inf.Sequential(inf.Linear(1.2, 0.1), inf.Abs(), inf.Linear(), inf.ABReLU(-0.3, 0.9)), (5,)),
@@ -81,14 +84,14 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", STRAIGHT)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_the_short_way_is_the_recursion(name: str, dtype: torch.dtype):
-    net, shape = SHORT[name]
+def test_the_covariance_engine_agrees_with_the_precise_recursion(name: str, dtype: torch.dtype):
+    net, shape = STRAIGHT[name]
     x = torch.randn(7, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
     x[3], x[4], x[5], x[6] = x[0], -x[0], 1e4 * x[1], 0
-    assert net._short_way(x, x, "nngp") is not None
-    assert net._short_way(x, x, "ntk") is None
+    assert isinstance(engine_for(net.program(), x, x, "nngp"), CovarianceEngine)
+    assert isinstance(engine_for(net.program(), x, x, "ntk"), PreciseEngine)
     # A gradient asks for the whole recursion.
     slow, slow_cross = (net.kernel(x.clone().requires_grad_(), y).detach() for y in (None, x))
     scale = slow.diagonal().sqrt()
@@ -132,6 +135,19 @@ def test_progress_ends_with_all_pairs_on_many_threads(small_tiles: None):
     assert seen[-1] == (3600, 3600)
     with torch.inference_mode():
         assert torch.equal(net.kernel(rows(60), n_jobs=3), K)
+
+
+@pytest.mark.parametrize("net", [inf.mlp(), inf.mlp(1, activation="erf")], ids=["covariance", "precise"])
+def test_inference_mode_leaves_nothing_behind(net: inf.Sequential, tmp_path: Path, small_tiles: None):
+    x = rows(30)
+    with torch.inference_mode():
+        inside, diagonal = net.kernel(x, n_jobs=2), net.diagonal(x)
+        written = net.kernel(x, n_jobs=2, out=tmp_path / "kernel.npy")
+    # Memory that is used again was not made for inference alone.
+    K = net.kernel(x, n_jobs=2)
+    assert torch.equal(K, inside)
+    assert torch.equal(K, written)
+    assert torch.equal(K.diagonal(), diagonal)
 
 
 def test_no_rows():

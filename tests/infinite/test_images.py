@@ -141,10 +141,10 @@ def test_pixels_are_paired_only_where_a_pooling_needs_them():
     """Ninety images of 32 × 32 would take terabytes by pixel pairs."""
     x = torch.randn(4, 3, 32, 32)
     net = inf.Sequential(inf.Conv2d(3, padding="same"), inf.ReLU(), inf.Flatten())
-    assert not net._needs_pairs
+    assert not net.program().needs_pairs
     assert net.kernel(x).shape == (4, 4)
-    assert inf.Sequential(inf.Conv2d(3), inf.GlobalAvgPool2d())._needs_pairs
-    assert inf.Sequential(inf.Residual(inf.AvgPool2d(1), inf.Conv2d(1)), inf.Flatten())._needs_pairs
+    assert inf.Sequential(inf.Conv2d(3), inf.GlobalAvgPool2d()).program().needs_pairs
+    assert inf.Sequential(inf.Residual(inf.AvgPool2d(1), inf.Conv2d(1)), inf.Flatten()).program().needs_pairs
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from gdkl.infinite.finite import FiniteFunction
+from gdkl.infinite.formulas import ArcCosine, Formula
 from gdkl.infinite.network import InfiniteNetwork
+from gdkl.infinite.program import Activate, Op, UnsupportedError
 from gdkl.infinite.state import State
 
 
@@ -38,8 +41,6 @@ class Activation(InfiniteNetwork):
 
     #: Whether the formulas lose digits in float32 and are worth float64 inside.
     _wide = True
-    # A squashing function turns a tiny 1 + c of large inputs into one that shows.
-    _two_sided = True
     #: Whether φ(−x) = −φ(x).
     _odd = False
 
@@ -76,7 +77,20 @@ class Activation(InfiniteNetwork):
         del width, outputs
         return FiniteFunction(self.function, repr(self))
 
-    def _propagate(self, state: State) -> State:
+    @property
+    def two_sided(self) -> bool:
+        """Whether 1 + c must be carried: squashing functions turn a tiny 1 + c of large inputs into one that shows."""
+        return True
+
+    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
+        """E[φ(u)φ(v)] as a factor times a formula of the covariance alone (see `program.Function`)."""
+        raise UnsupportedError(f"{type(self).__name__} has no formula of the covariance alone")
+
+    def _ops(self) -> Iterator[Op]:
+        yield Activate(self)
+
+    def propagate(self, state: State) -> State:
+        """The precise state behind the activation."""
         dtype = state.t.dtype
         state = state.with_gradient()
         q1 = self._variance(state.q1)

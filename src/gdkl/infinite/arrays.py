@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.numerics import DataError
+from gdkl.numerics import DataError, NumericsWarning
 
 #: What the kernels take and give: a tensor, or anything that NumPy reads as an array of numbers.
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any]
@@ -69,6 +70,11 @@ class Inputs:
         tensors = [self.x1] if self.x2 is None else [self.x1, self.x2]
         return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.x1.shape[0], (self.x1 if self.x2 is None else self.x2).shape[0]
+
     def give(self, result: Tensor) -> Any:
         """The result in the caller's own kind."""
         return result.detach().cpu().numpy() if self.as_numpy else result
@@ -84,10 +90,6 @@ def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None, *, name: str = "x1")
 
     Raises:
         DataError: If the inputs are not numbers, not finite, empty, or do not fit each other.
-
-    Example:
-        >>> read_inputs(np.array([[1, 2]])).x1
-        tensor([[1., 2.]], dtype=torch.float64)
     """
     as_numpy = not isinstance(x1, Tensor) and not isinstance(x2, Tensor)
     first = _tensor(x1, name)
@@ -126,10 +128,38 @@ def _tensor(x: ArrayLike, name: str) -> Tensor:
         raise DataError(f"{name} must have shape (n, features) or (n, channels, height, width); got {tuple(x.shape)}.")
     if 0 in x.shape[1:]:
         raise DataError(f"{name} has no features: its shape is {tuple(x.shape)}.")
-    # The sum tells of a NaN or an infinity faster than a look at each number, but it may overflow.
+    # The sum shows a NaN or an infinity faster than a look at each number, but it may overflow.
     if values_are_checked() and not math.isfinite(float(x.detach().sum())):
         finite = torch.isfinite(x.detach()).flatten(1).all(dim=1)
         if not bool(finite.all()):
             row = int((~finite).nonzero()[0, 0])
             raise DataError(f"{name} must be finite; row {row} has a NaN or an infinity: remove or impute such rows.")
     return x
+
+
+def warn_of_overflow(matrix: Any, inputs: Inputs) -> None:
+    """Warn of a kernel matrix that is not finite, from the few entries that overflow first."""
+    if 0 in matrix.shape or not values_are_checked():
+        return
+    if inputs.x2 is None:
+        warn_unless_finite(matrix.diagonal())
+        return
+    # Kernels grow with the inputs: what the largest of either set meets is not finite first.
+    row, column = (int(x.detach().flatten(1).abs().amax(1).argmax()) for x in (inputs.x1, inputs.x2))
+    warn_unless_finite(matrix[row], matrix[:, column])
+
+
+def warn_unless_finite(*entries: Any) -> None:
+    """Warn once if an entry is not finite."""
+    if not values_are_checked():
+        return
+    tensors = [entry if isinstance(entry, Tensor) else torch.tensor(np.array(entry)) for entry in entries]
+    if all(bool(torch.isfinite(entry).all()) for entry in tensors):
+        return
+    dtype = str(tensors[0].dtype).removeprefix("torch.")
+    wider = "float64, " if dtype == "float32" else ""
+    warnings.warn(
+        f"the kernel overflowed in {dtype}: use {wider}smaller variances or smaller inputs.",
+        NumericsWarning,
+        stacklevel=4,
+    )

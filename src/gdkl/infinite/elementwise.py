@@ -60,12 +60,12 @@ class Elementwise(Activation):
 
         E[φ(u)φ(v)] = Σ_m a_m(q1)·a_m(q2)·c^m,
 
-    so that the work a pair is ``order`` multiplications and the kernel is positive semi-definite at any
+    so that the work per pair is ``order`` multiplications and the kernel is positive semi-definite at any
     order.
 
     Functions with kinks or steps and very large variances need more terms and nodes than there are. The error
     is estimated for the pairs that occur, from what the expansion leaves and from coarser nodes, and a
-    `NumericsWarning` tells, once a layer for φ and once for φ', when it exceeds 1e-4 of the kernel. A larger
+    `NumericsWarning` tells, once per layer for φ and once for φ', when it exceeds 1e-4 of the kernel. A larger
     order gives more terms. The nodes are as close as they are: a kink away from zero, as hardtanh has, costs
     some 1e-4 of the NNGP and, being a step of φ', some 1e-2 of the NTK at any order.
 
@@ -90,7 +90,7 @@ class Elementwise(Activation):
         self.fn, self.order = fn, int(order)
         self._nodes, self._projection = _hermite_projection(self.order)
         # What was warned of; copies of the layer share it: they would all say the same.
-        self._told: set[_Part] = set()
+        self._warned: set[_Part] = set()
 
     def variance(self, q: Tensor) -> Tensor:
         """Σ_m a_m²."""
@@ -101,7 +101,7 @@ class Elementwise(Activation):
         a, b = (self._unit(q) for q in (pair.q1, pair.q2))
         # 1 − c^m = t·(1 + c + … + c^(m−1)): Horner's scheme over the sums of all terms past each power.
         c = 1 - pair.t
-        if "φ" not in self._told and c.numel() > 0:
+        if "φ" not in self._warned and c.numel() > 0:
             self._check_terms(a, b, c, "φ")
         across = torch.zeros_like(pair.t)
         tail, along = torch.zeros_like(pair.t), torch.zeros_like(pair.t)
@@ -117,7 +117,7 @@ class Elementwise(Activation):
         """The same expansion for φ'."""
         a, b = (self._coefficients(q, derivative=True) for q in (pair.q1, pair.q2))
         c = 1 - pair.t
-        if "φ'" not in self._told and c.numel() > 0:
+        if "φ'" not in self._warned and c.numel() > 0:
             self._check_terms(_normalised(a), _normalised(b), c, "φ'")
         total = torch.zeros_like(pair.t)
         for m in range(self.order + 1, -1, -1):
@@ -141,7 +141,7 @@ class Elementwise(Activation):
             left = (half.square() @ projection[0]) - a[..., parity::2].square().sum(-1)
             # Rounding leaves some 1e-16 where nothing is left.
             rest.append(safe_sqrt(torch.where(left > 1e-14 * half.square().amax(-1), left, 0)))
-        if part not in self._told and q.numel() > 0:
+        if part not in self._warned and q.numel() > 0:
             self._check_nodes(values.detach(), part)
         return torch.movedim(torch.cat([a, torch.stack(rest, -1)], -1), -1, 0)
 
@@ -187,11 +187,11 @@ class Elementwise(Activation):
         )
 
     def _warn(self, errors: Tensor, part: _Part, remedy: str) -> None:
-        """Warn, once a layer and part, of errors above `TOLERANCE`."""
+        """Warn, once per layer and part, of errors above `TOLERANCE`."""
         error = float(errors.amax())
         if not error > TOLERANCE:
             return
-        self._told.add(part)
+        self._warned.add(part)
         where = " in its derivative, and so in the NTK" if part == "φ'" else ""
         warnings.warn(
             f"{self!r} is integrated with a relative error of about {error:.0e}{where}: {remedy}.",

@@ -120,32 +120,17 @@ class FiniteResidual(nn.Module):
 
 
 def pad_image(x: Tensor, window: Window) -> Tensor:
-    """An image padded as a window asks.
-
-    Example:
-        >>> pad_image(torch.ones(1, 1, 2, 2), Window((3, 3), (1, 1), "same", "zeros")).shape
-        torch.Size([1, 1, 4, 4])
-    """
+    """An image padded as a window asks."""
     (top, bottom), (left, right) = window.pads(x.shape[-2], x.shape[-1])
     mode: Literal["constant", "circular"] = "constant" if window.mode == "zeros" else "circular"
     return functional.pad(x, (left, right, top, bottom), mode=mode)
 
 
 def image_mean(x: Tensor) -> Tensor:
-    """Mean over the pixels of images.
-
-    Example:
-        >>> image_mean(torch.ones(1, 2, 3, 3))
-        tensor([[1., 1.]])
-    """
+    """Mean over the pixels of images."""
     return x.mean(dim=(-2, -1))
 
 
 def channel_norm(x: Tensor, eps: float) -> Tensor:
-    """Divide by the root mean square over channels: the layer norm of a wide layer, whose mean is zero.
-
-    Example:
-        >>> channel_norm(torch.tensor([[3.0, 4.0]]), eps=0.0)
-        tensor([[0.8485, 1.1314]])
-    """
+    """Divide by the root mean square over channels: the layer norm of a wide layer, whose mean is zero."""
     return x * (x.square().mean(dim=1, keepdim=True) + eps).rsqrt()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +12,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gdkl.infinite.arrays import read_inputs
-from gdkl.infinite.conv import Conv2d
-from gdkl.infinite.linear import Linear
-from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.recursion import Kind, known_kind
-from gdkl.infinite.residual import Residual
-from gdkl.infinite.sequential import Sequential
+from gdkl.infinite.gram import Work
+from gdkl.infinite.network import InfiniteNetwork, kernel_matrix
+from gdkl.infinite.precise import Kind, known_kind, matched_kernel
 from gdkl.numerics import DataError, OptionError
 
 
@@ -69,11 +65,8 @@ class InfiniteWidthKernel(Kernel):
         self.input_shape = None if input_shape is None else tuple(int(size) for size in input_shape)
         if self.input_shape is not None and (len(self.input_shape) != 3 or min(self.input_shape) < 1):
             raise OptionError(f"input_shape must be (channels, height, width); got {input_shape!r}.")
-        layers = weight_layers(net)
-        starts = {
-            "weight_var": [layer.weight_var for layer in layers if layer.weight_var > 0],
-            "bias_var": [layer.bias_var for layer in layers if layer.bias_var > 0],
-        }
+        program = net.program()
+        starts = {"weight_var": program.variances("w"), "bias_var": program.variances("b")}
         constraints = {"weight_var": weight_constraint, "bias_var": bias_constraint}
         for name, values in starts.items():
             start = torch.tensor(values).expand(*self.batch_shape, len(values)).clone()
@@ -140,11 +133,7 @@ class InfiniteWidthKernel(Kernel):
         )
         results = [
             self._one(
-                self._images(first[i]),
-                None if same else self._images(second[i]),
-                weights[i],
-                biases[i],
-                diag=diag,
+                self._images(first[i]), None if same else self._images(second[i]), weights[i], biases[i], diag=diag
             )
             for i in range(members)
         ]
@@ -160,63 +149,12 @@ class InfiniteWidthKernel(Kernel):
     def _one(self, x1: Tensor, x2: Tensor | None, weights: Tensor, biases: Tensor, *, diag: bool) -> Tensor:
         """The kernel of one member of the batch."""
         inputs = read_inputs(x1, x2)
-        x1, x2 = inputs.x1, inputs.x2
         learning = torch.is_grad_enabled() and (weights.requires_grad or biases.requires_grad)
-        if not (learning or inputs.needs_grad):
-            net = with_variances(self.net, weights.tolist(), biases.tolist())
-            if diag:
-                return net._matched(x1, x2, self.kind)
-            return net.kernel(x1, x2, kind=self.kind)
-        net = with_variances(self.net, list(weights), list(biases))
+        if learning or inputs.needs_grad:
+            program = self.net.program().with_variances(weights.unbind(), biases.unbind())
+        else:
+            program = self.net.program().with_variances(weights.tolist(), biases.tolist())
         if diag:
-            return net._matched(x1, x2, self.kind, gradient=True)
-        return net._with_gradient(inputs, self.kind)
-
-
-def weight_layers(net: InfiniteNetwork) -> list[Linear | Conv2d]:
-    """The layers with weights, in the order in which they are written.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> len(weight_layers(inf.mlp(hidden_layers=3)))
-        4
-    """
-    if isinstance(net, Linear | Conv2d):
-        return [net]
-    if isinstance(net, Sequential):
-        return [found for layer in net.layers for found in weight_layers(layer)]
-    if isinstance(net, Residual):
-        return [*weight_layers(net.main), *weight_layers(net.shortcut)]
-    return []
-
-
-def with_variances(net: InfiniteNetwork, weights: Sequence[Any], biases: Sequence[Any]) -> InfiniteNetwork:
-    """The network with other variances in place of those that are not zero.
-
-    Args:
-        net: The network.
-        weights: One number, or tensor of one number, for each layer with a weight variance above zero.
-        biases: The same for bias variances.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> with_variances(inf.Sequential(inf.Linear(1.6), inf.ReLU()), [2.0], [])
-        Sequential(Linear(weight_var=2.0, bias_var=0.0), ReLU())
-    """
-    return _rebuilt(net, list(weights), list(biases))
-
-
-def _rebuilt(net: InfiniteNetwork, weights: list[Any], biases: list[Any]) -> InfiniteNetwork:
-    """The same, taking variances off the front of the lists."""
-    new: Any = copy.copy(net)
-    if isinstance(net, Linear | Conv2d):
-        if net.weight_var > 0:
-            new.weight_var = weights.pop(0)
-        if net.bias_var > 0:
-            new.bias_var = biases.pop(0)
-    elif isinstance(net, Sequential):
-        new.layers = tuple(_rebuilt(layer, weights, biases) for layer in net.layers)
-    elif isinstance(net, Residual):
-        new.main = _rebuilt(net.main, weights, biases)
-        new.shortcut = _rebuilt(net.shortcut, weights, biases)
-    return new
+            gradient = learning or inputs.needs_grad
+            return matched_kernel(program, inputs.x1, inputs.x2, self.kind, gradient=gradient)
+        return kernel_matrix(program, inputs, self.kind, Work(), learning=learning)

@@ -1,71 +1,36 @@
-"""Gram matrices of any size: tiles that fit a cache and a memory budget, spread over cores."""
+"""Gram matrices of any size: the interface of engines, and tiles that fit a cache and a memory budget."""
 
 from __future__ import annotations
 
 import math
-import threading
-import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 import joblib
 import torch
 from torch import Tensor
 
-from gdkl.infinite.desk import Desk
 from gdkl.infinite.parameters import whole_number
+from gdkl.infinite.threads import sharing_pays, threads
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory
 
 #: Called with the number of pairs done and the number of all pairs.
-Progress = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
+Part: TypeAlias = tuple[slice, slice]
+#: Computes the covariances of some rows with some columns and hands them to a function, which must not keep them.
+Tile: TypeAlias = Callable[[slice, slice, Callable[[Tensor], Any]], Any]
 
 #: Numbers of an array of a tile: small enough that its arrays stay in a core's cache.
 CACHE_NUMBERS = 2**16
 #: The same where there is no cache to fit, but a device to fill.
 DEVICE_NUMBERS = 2**24
-#: How long the answer of `cores_meet_quickly` holds.
-MEMORY_SECONDS = 1.0
-_MEETINGS: dict[int, tuple[float, bool]] = {}
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
-
-
-class Block(Protocol):
-    """Part of a Gram matrix, of which tiles can be computed."""
-
-    def tile(self, rows: slice, columns: slice) -> Tensor:
-        """The covariances of some rows with some columns of the block."""
-        ...
-
-    def take_back(self, tile: Tensor) -> None:
-        """A tile that is not needed any more, the memory of which may be used again."""
-        ...
-
-
-class Engine(Protocol):
-    """Something that computes Gram matrices in parts."""
-
-    def hands(self, work: Work) -> tuple[int, int]:
-        """Tiles at a time, and cores that share the work within a tile."""
-        ...
-
-    def sides(self, work: Work) -> tuple[int, int]:
-        """Rows and columns of a tile; of a symmetric matrix never more rows than columns."""
-        ...
-
-    def diagonal(self, work: Work) -> Tensor:
-        """The diagonal of the matrix of the first set with itself."""
-        ...
-
-    def rows_at_a_time(self, work: Work) -> int:
-        """Rows and columns of a block, whose tiles share what is known of single inputs."""
-        ...
-
-    def block(self, rows: slice, columns: slice) -> Block:
-        """A part of the matrix."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,20 +39,13 @@ class Work:
 
     Attributes:
         memory: Bytes that the work may take beside the matrix itself.
-        n_jobs: Tiles at a time; None for one a core.
-        progress: Told after every tile how far the work is.
+        n_jobs: Tiles at a time; None for one per core.
+        progress: Called after every tile.
     """
 
     memory: int = DEFAULT_BUDGET
     n_jobs: int | None = None
     progress: Progress | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be."""
-        if self.memory < 1:
-            raise OptionError(f"memory must be a positive number of bytes; got {self.memory!r}.")
-        if self.n_jobs is not None and self.n_jobs < 1:
-            raise OptionError(f"n_jobs must be at least 1, or None for one a core; got {self.n_jobs!r}.")
 
     def jobs(self, device: torch.device) -> int:
         """Tiles at a time on a device."""
@@ -108,9 +66,24 @@ class Work:
             remedy="Use smaller images, or Flatten() in place of pooling, which needs no pairs of pixels.",
             device=device,
         )
-        numbers = CACHE_NUMBERS if device.type == "cpu" else DEVICE_NUMBERS
-        allowed = self.memory // (ARRAYS * dtype.itemsize * self.jobs(device))
-        return max(1, math.isqrt(max(1, min(numbers, allowed) // numbers_per_pair)))
+        return max(1, math.isqrt(max(1, self.tile_numbers(dtype, device) // numbers_per_pair)))
+
+    def tile_numbers(self, dtype: torch.dtype, device: torch.device, *, times: int = 1) -> int:
+        """Numbers of an array of a tile, which may take so many times the cache's share."""
+        numbers = times * CACHE_NUMBERS if device.type == "cpu" else DEVICE_NUMBERS
+        return max(1, min(numbers, self.memory // (ARRAYS * dtype.itemsize * self.jobs(device))))
+
+    def reporter(self, pairs: int) -> Callable[[int], None]:
+        """A function that takes the number of pairs just done and reports all that are done so far."""
+        done = 0
+
+        def report(new: int) -> None:
+            nonlocal done
+            done += new
+            if self.progress is not None:
+                self.progress(done, pairs)
+
+        return report
 
 
 def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
@@ -118,10 +91,6 @@ def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
 
     Raises:
         OptionError: If one is not allowed.
-
-    Example:
-        >>> checked_work(1e6, None, None).memory
-        1000000
     """
     if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
         raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
@@ -129,97 +98,106 @@ def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
     return Work(whole_number(memory, "memory", least=1), jobs, progress)
 
 
-def fill(engine: Engine, into: Any, diagonal: Tensor | None, *, work: Work) -> None:
-    """Compute a Gram matrix tile by tile.
+class Engine(ABC):
+    """Computes the Gram matrix of two sets of inputs: the one interface of all engines."""
 
-    Args:
-        engine: Computes the tiles.
-        into: A tensor or an array on disk, shape ``(n1, n2)``, that takes the result.
-        diagonal: The diagonal of a symmetric matrix, of which only the upper half is computed; None where the
-            matrix is not symmetric.
-        work: Cores and progress.
+    @abstractmethod
+    def diagonal(self, work: Work) -> Tensor:
+        """The diagonal of the matrix of the first set with itself."""
+
+    @abstractmethod
+    def fill(self, into: Any, *, symmetric: bool, work: Work) -> None:
+        """Compute the matrix.
+
+        Args:
+            into: A tensor or an array on disk, shape ``(n1, n2)``, that takes the result.
+            symmetric: Whether both sets are one, so that half of the matrix is computed.
+            work: Memory, cores and progress.
+        """
+
+
+class TiledEngine(Engine):
+    """An engine that computes tiles.
+
+    Attributes:
+        shares_cores: Whether cores share each operation of one tile, or take tiles of their own. Tiles of many short
+            operations must be shared: Python lets one thread at a time pass between operations.
     """
-    n1, n2 = into.shape
-    symmetric, total, done = diagonal is not None, n1 * n2, 0
 
-    def tell(entries: int) -> None:
-        nonlocal done
-        done += entries
-        if work.progress is not None and entries > 0:
-            work.progress(done, total)
+    shares_cores: ClassVar[bool] = False
+    x1: Tensor
+    x2: Tensor
 
-    step = engine.rows_at_a_time(work)
-    for rows, columns in _grid(n1, n2, (step, step)):
-        if symmetric and columns.stop <= rows.start:
-            continue
-        with torch.no_grad():
-            block = engine.block(rows, columns)
-        shape, sides = (rows.stop - rows.start, columns.stop - columns.start), engine.sides(work)
-        # A block on the diagonal takes the half above it; other blocks are whole.
-        parts = list(_triangle(shape[0], sides) if symmetric and rows == columns else _grid(*shape, sides))
-        corner = (rows.start, columns.start)
-        _run(_Task(block, corner, into, diagonal), parts, *engine.hands(work), tell)
+    @abstractmethod
+    def sides(self, work: Work) -> tuple[int, int]:
+        """Rows and columns of a tile; of a symmetric matrix never more rows than columns."""
+
+    @abstractmethod
+    def block(self, rows: slice, columns: slice) -> Tile:
+        """What computes tiles of a part of the matrix, by slices within it."""
+
+    def block_rows(self, work: Work) -> int:
+        """Rows and columns of a block, whose tiles share what is known of single inputs; all by default."""
+        del work
+        return max(1, self.x1.shape[0], self.x2.shape[0])
+
+    def fill(self, into: Any, *, symmetric: bool, work: Work) -> None:
+        """Compute the matrix tile by tile."""
+        (n1, n2), step, sides = into.shape, self.block_rows(work), self.sides(work)
+        diagonal = self.diagonal(work) if symmetric else None
+        # An array on disk is written to through a tensor that shares its memory.
+        matrix = into if isinstance(into, Tensor) else torch.from_numpy(into)
+        report = work.reporter(n1 * n2)
+        for rows, columns in _grid(n1, n2, (step, step)):
+            if symmetric and columns.stop <= rows.start:
+                continue
+            shape = (rows.stop - rows.start, columns.stop - columns.start)
+            # A block on the diagonal takes the half above it; other blocks are whole.
+            parts = list(_triangle(shape[0], sides) if symmetric and rows == columns else _grid(*shape, sides))
+            put = _Put(matrix, diagonal, (rows.start, columns.start))
+            run = _shared if self.shares_cores else _side_by_side
+            for entries in run(self.block(rows, columns), parts, put, work.jobs(self.x1.device)):
+                report(entries)
 
 
 @dataclass(frozen=True)
-class _Task:
-    """Computes tiles of a block and puts them into the matrix."""
+class _Put:
+    """Puts tiles of a block into the matrix."""
 
-    block: Block
-    corner: tuple[int, int]
-    into: Any
+    matrix: Tensor
     diagonal: Tensor | None
+    corner: tuple[int, int]
 
-    def __call__(self, part: tuple[slice, slice]) -> int:
-        """Do one tile; returns the number of entries that are known by it."""
-        tile = self.block.tile(*part)
-        entries = self.write(part, tile)
-        self.block.take_back(tile)
-        return entries
-
-    def write(self, part: tuple[slice, slice], tile: Tensor) -> int:
-        """Put a tile in its place, and its mirror image; returns the number of entries. The tile is used up."""
+    def __call__(self, part: Part, tile: Tensor) -> int:
+        """Put a tile in its place, and its mirror image; returns the number of entries."""
         rows, columns = (slice(s.start + by, s.stop + by) for s, by in zip(part, self.corner, strict=True))
-        into = self.into
         if self.diagonal is None:
-            _put(into, rows, columns, tile)
+            self.matrix[rows, columns] = tile
             return tile.numel()
         entries = 0
         if columns.start == rows.start:
             # The tile starts with a square on the diagonal, of which the upper half counts.
             height = rows.stop - rows.start
-            square, tile = tile[:, :height], tile[:, height:]
+            square, tile = tile[:, :height].triu_(1), tile[:, height:]
             columns = slice(rows.stop, columns.stop)
             entries = square.numel()
-            square = square.triu_(1)
-            if isinstance(into, Tensor):
-                # In place, as fresh memory would take longer than the copying.
-                view = into[rows, rows]
-                view.copy_(square.T).add_(square)
-                view.diagonal().copy_(self.diagonal[rows])
-            else:
-                _put(into, rows, rows, square + square.T + torch.diag(self.diagonal[rows]))
+            view = self.matrix[rows, rows]
+            view.copy_(square.T).add_(square.to(view.device))
+            view.diagonal().copy_(self.diagonal[rows])
         if tile.numel() > 0:
-            _put(into, rows, columns, tile)
-            _put(into, columns, rows, tile.T)
+            self.matrix[rows, columns] = tile
+            self.matrix[columns, rows] = tile.T
         return entries + 2 * tile.numel()
 
 
-def _put(into: Any, rows: slice, columns: slice, values: Tensor) -> None:
-    if isinstance(into, Tensor):
-        into[rows, columns] = values
-    else:
-        into[rows, columns] = values.cpu().numpy()
-
-
-def _grid(n1: int, n2: int, sides: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+def _grid(n1: int, n2: int, sides: tuple[int, int]) -> Iterator[Part]:
     """Parts that cover a matrix."""
     for rows in chunk_slices(n1, sides[0]):
         for columns in chunk_slices(n2, sides[1]):
             yield rows, columns
 
 
-def _triangle(n: int, sides: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+def _triangle(n: int, sides: tuple[int, int]) -> Iterator[Part]:
     """Parts that cover the upper half of a square matrix: bands of rows, each from the diagonal on."""
     for rows in chunk_slices(n, min(sides)):
         # As few parts, but of equal length; the first holds the whole square on the diagonal.
@@ -229,153 +207,42 @@ def _triangle(n: int, sides: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
             yield rows, slice(rows.start + columns.start, rows.start + columns.stop)
 
 
-def _run(task: _Task, parts: list[tuple[slice, slice]], jobs: int, cores: int, tell: Callable[[int], None]) -> None:
-    """Do all parts, some at a time, and tell now and then how many entries are done since."""
-    hands = max(1, min(jobs, len(parts)))
-    if hands > 1:
-        backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
-        if not isinstance(backend, joblib.parallel.ThreadingBackend):
-            # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
-            parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
-            tiles = parallel(joblib.delayed(_tile)(task.block, part) for part in parts)
-            for part, tile in zip(parts, tiles, strict=True):
-                tell(task.write(part, tile))
-            return
-    crew = _Crew(task, parts)
-    shared, going = max(cores, jobs // hands), True
-    with Desk.at_hand(), torch.no_grad(), crew.helpers(hands - 1):
-        while going:
-            # Asked again and again, as other programs come and go while a large matrix is computed.
-            with threads(shared if cores_meet_quickly(shared) else 1):
-                going = crew.step()
-            tell(crew.news())
-    tell(crew.news())
+def _shared(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator[int]:
+    """Compute one part after another, each by all cores, and say after each how many entries it has."""
+    for part in parts:
+        with threads(jobs if sharing_pays(jobs) else 1):
+            entries = tile(*part, partial(put, part))
+        yield entries
 
 
-def _tile(block: Block, part: tuple[slice, slice]) -> Tensor:
+def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator[int]:
+    """Compute several parts at a time, each by one core, and say after each how many entries it has."""
+    workers = min(jobs, len(parts))
+    if workers < 2:
+        yield from _shared(tile, parts, put, jobs)
+        return
+    backend: Any = joblib.parallel.get_active_backend(prefer="threads")[0]
+    if not isinstance(backend, joblib.parallel.ThreadingBackend):
+        # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
+        parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
+        for part, values in zip(parts, parallel(joblib.delayed(_tile)(tile, part) for part in parts), strict=True):
+            yield put(part, values)
+        return
+
+    def one(part: Part) -> int:
+        with torch.no_grad():
+            return tile(*part, partial(put, part))
+
+    # The results are closed on errors, which cancels what has not begun.
+    with (
+        threads(1),
+        ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        closing(pool.map(one, parts)) as results,  # pyright: ignore[reportArgumentType]
+    ):
+        yield from results
+
+
+def _tile(tile: Tile, part: Part) -> Tensor:
     """One tile, in any process."""
     with torch.no_grad():
-        return block.tile(*part)
-
-
-class _Crew:
-    """Threads that take the next part as soon as they are free; the calling thread is one of them.
-
-    Args:
-        task: What to do with a part.
-        parts: All parts.
-    """
-
-    def __init__(self, task: _Task, parts: list[tuple[slice, slice]]) -> None:
-        self.task = task
-        self.waiting = iter(parts)
-        self.lock = threading.Lock()
-        self.done, self.told = 0, 0
-        self.stopped = False
-        self.failures: list[BaseException] = []
-
-    def step(self) -> bool:
-        """Do one part; False if there is none left."""
-        with self.lock:
-            part = None if self.stopped else next(self.waiting, None)
-        if part is None:
-            return False
-        entries = self.task(part)
-        with self.lock:
-            self.done += entries
-        return True
-
-    def news(self) -> int:
-        """Entries done since this was asked last."""
-        with self.lock:
-            news, self.told = self.done - self.told, self.done
-        return news
-
-    @contextmanager
-    def helpers(self, count: int) -> Generator[None]:
-        """Let further threads work beside this one, until all is done or one of them fails."""
-        inference = torch.is_inference_mode_enabled()
-
-        def help_out() -> None:
-            torch.set_num_threads(1)
-            try:
-                with torch.inference_mode(inference), torch.no_grad(), Desk.at_hand():
-                    while self.step():
-                        pass
-            except BaseException as error:
-                self.failures.append(error)
-                self.stopped = True
-
-        helpers = [threading.Thread(target=help_out, daemon=True) for _ in range(count)]
-        for helper in helpers:
-            helper.start()
-        try:
-            yield
-        except BaseException:
-            self.stopped = True
-            raise
-        finally:
-            for helper in helpers:
-                helper.join()
-        if self.failures:
-            raise self.failures[0]
-
-
-@contextmanager
-def threads(count: int) -> Generator[None]:
-    """Let torch use so many threads for one operation.
-
-    Example:
-        >>> with threads(1):
-        ...     torch.get_num_threads()
-        1
-    """
-    before = torch.get_num_threads()
-    if before != count:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if before != count:
-            torch.set_num_threads(before)
-
-
-def cores_meet_quickly(count: int) -> bool:
-    """Whether an operation is worth sharing among cores just now.
-
-    Cores that share an operation wait for each other at its end. Where other programs keep them busy that can
-    take a thousand times as long as the operation, and one core had better work alone.
-
-    Example:
-        >>> cores_meet_quickly(1)
-        True
-    """
-    if count < 2:
-        return True
-    asked, answer = _MEETINGS.get(count, (-math.inf, True))
-    if time.monotonic() - asked > MEMORY_SECONDS:
-        answer = _meet_quickly(count)
-        _MEETINGS[count] = (time.monotonic(), answer)
-    return answer
-
-
-def _meet_quickly(count: int) -> bool:
-    """Try it."""
-    array = torch.ones(2**17)
-
-    def seconds() -> float:
-        start = time.perf_counter()
-        array.mul_(1.0)
-        return time.perf_counter() - start
-
-    with threads(1):
-        alone = sorted(seconds() for _ in range(9))[4]
-    late = 0
-    with threads(count):
-        seconds()
-        for _ in range(8):
-            late += seconds() > 4 * alone
-            # Late meetings happen now and then; three are a habit.
-            if late > 2:
-                return False
-    return True
+        return tile(*part, lambda values: values)

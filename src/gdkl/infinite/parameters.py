@@ -15,10 +15,6 @@ def finite_number(value: float, name: str, *, least: float = -math.inf) -> float
 
     Raises:
         OptionError: If the value is not allowed.
-
-    Example:
-        >>> finite_number(2, "weight_var", least=0.0)
-        2.0
     """
     try:
         if isinstance(value, str | bytes | bool | np.bool_):
@@ -37,10 +33,6 @@ def whole_number(value: Any, name: str, *, least: int) -> int:
 
     Raises:
         OptionError: If the value is not a whole number, or too small.
-
-    Example:
-        >>> whole_number(1e6, "memory", least=1)
-        1000000
     """
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value != int(value) or value < least:
@@ -53,10 +45,6 @@ def plain_sizes(value: Any, name: str) -> Any:
 
     Raises:
         OptionError: If the value is True or False.
-
-    Example:
-        >>> plain_sizes(np.int64(3), "kernel_size")
-        3
     """
     if isinstance(value, np.ndarray):
         value = value.tolist()
@@ -68,10 +56,5 @@ def plain_sizes(value: Any, name: str) -> Any:
 
 
 def shown_sizes(pair: Any) -> Any:
-    """A size as it may be given: one number where height and width agree.
-
-    Example:
-        >>> shown_sizes((3, 3)), shown_sizes((3, 2)), shown_sizes("same")
-        (3, (3, 2), 'same')
-    """
+    """A size as it may be given: one number where height and width agree."""
     return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else pair

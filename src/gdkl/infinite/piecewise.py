@@ -9,12 +9,14 @@ rest on
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.formulas import ArcCosine, Formula
 from gdkl.infinite.network import Spec
 from gdkl.infinite.parameters import finite_number
 
@@ -23,21 +25,12 @@ def angle(t: Tensor, u: Tensor) -> Tensor:
     """θ = arccos c from t = 1 − c and u = 1 + c, to full relative precision at both ends.
 
     Its derivative, 1/√(t·u), is taken as zero at the ends, where the angle has a kink.
-
-    Example:
-        >>> angle(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([2.0, 1.0, 0.0]))
-        tensor([0.0000, 1.5708, 3.1416])
     """
     return _Angle.apply(t, u)  # pyright: ignore[reportReturnType]
 
 
 def fold(t: Tensor, u: Tensor) -> Tensor:
-    """1 − A, the correlation deficit of (|u|, |v|) as second moments: never negative, zero for c = ±1.
-
-    Example:
-        >>> fold(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([2.0, 1.0, 0.0]))
-        tensor([0.0000, 0.3634, 0.0000])
-    """
+    """1 − A, the correlation deficit of (|u|, |v|) as second moments: never negative, zero for c = ±1."""
     return _Fold.apply(t, u)  # pyright: ignore[reportReturnType]
 
 
@@ -104,10 +97,18 @@ class ABReLU(Activation):
         return ((self.a + self.b) / 2) ** 2, ((self.b - self.a) / 2) ** 2
 
     @property
-    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        # c = −1 turns into c = 1 where the even part is alone, and stays c = −1 where the odd part is.
+    def two_sided(self) -> bool:
+        """Antipodal inputs become parallel where the even part is alone, and stay antipodal where the odd part is."""
         odd, even = self._parts
         return odd < even
+
+    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
+        """Even part · (odd/even · k + E|uv|)."""
+        odd, even = self._parts
+        if even == 0:
+            return None, odd
+        formula = arc_cosine(odd / even)
+        return formula, even * formula.gain
 
     def variance(self, q: Tensor) -> Tensor:
         """(a² + b²)/2 · q."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gdkl.infinite.activation import Activation
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.finite import FiniteResidual
+from gdkl.infinite.layers import Sequential
 from gdkl.infinite.network import InfiniteNetwork, Spec
-from gdkl.infinite.sequential import Sequential
-from gdkl.infinite.spatial import branches_differ
-from gdkl.infinite.state import State
-from gdkl.infinite.sums import weighted_sum
+from gdkl.infinite.program import Activate, Add, Affine, Convolve, Op, Save, Swap
 from gdkl.numerics import OptionError
 
 
@@ -54,19 +52,12 @@ class Residual(InfiniteNetwork):
                 "one in a Linear or Conv2d."
             )
 
-    @property
-    def _two_sided(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.main._two_sided or self.shortcut._two_sided
-
-    @property
-    def _needs_pairs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.main._needs_pairs or self.shortcut._needs_pairs
-
-    def _step(self, state: State, pairs_ahead: bool) -> State:
-        return _add(self.main._step(state, pairs_ahead), self.shortcut._step(state, pairs_ahead))
-
-    def _propagate(self, state: State) -> State:
-        return self._step(state, pairs_ahead=False)
+    def _ops(self) -> Iterator[Op]:
+        yield Save()
+        yield from self.main._ops()
+        yield Swap()
+        yield from self.shortcut._ops()
+        yield Add()
 
     @property
     def _has_weights(self) -> bool:
@@ -85,28 +76,22 @@ class Residual(InfiniteNetwork):
 
 
 def meets_weights(net: InfiniteNetwork) -> bool:
-    """Whether every path through a network meets weights, which make its units independent of what went in.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> meets_weights(inf.Residual(inf.Linear())), meets_weights(inf.Residual(inf.Linear(), inf.Linear()))
-        (False, True)
-    """
-    if isinstance(net, Residual):
-        return meets_weights(net.main) and meets_weights(net.shortcut)
-    if isinstance(net, Sequential):
-        return any(meets_weights(layer) for layer in net.layers)
-    return net._has_weights
+    """Whether every path through a network meets weights, which make its units independent of what went in."""
+    met, stack = False, list[bool]()
+    for op in net._ops():
+        if isinstance(op, Affine | Convolve):
+            met = True
+        elif isinstance(op, Save):
+            stack.append(met)
+        elif isinstance(op, Swap):
+            met, stack[-1] = stack[-1], met
+        elif isinstance(op, Add):
+            met = stack.pop() and met
+    return met
 
 
 def is_odd(activation: Activation) -> bool:
-    """Whether φ(−x) = −φ(x), so that units of a symmetric distribution keep mean zero.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> is_odd(inf.Erf()), is_odd(inf.ReLU())
-        (True, False)
-    """
+    """Whether φ(−x) = −φ(x), so that units of a symmetric distribution keep mean zero."""
     x = torch.linspace(0.05, 12.0, 240, dtype=torch.float64)
     with torch.no_grad():
         right, left = activation.function(x), activation.function(-x)
@@ -114,34 +99,19 @@ def is_odd(activation: Activation) -> bool:
 
 
 def _ends_off_centre(net: InfiniteNetwork) -> bool:
-    """Whether what leaves a branch surely has a nonzero mean over its units."""
-    if isinstance(net, Residual):
-        return _ends_off_centre(net.main) or _ends_off_centre(net.shortcut)
-    if isinstance(net, Sequential):
-        for layer in reversed(net.layers):
-            if layer._has_weights and not isinstance(layer, Residual | Sequential):
-                return False
-            if isinstance(layer, Activation) and not is_odd(layer):
-                # The mean of a function given by the user may be zero though it is not odd.
-                return not isinstance(layer, Elementwise)
-            if isinstance(layer, Residual | Sequential) and (layer._has_weights or _ends_off_centre(layer)):
-                return _ends_off_centre(layer)
-        return False
-    return isinstance(net, Activation) and not isinstance(net, Elementwise) and not is_odd(net)
-
-
-def _add(a: State, b: State) -> State:
-    """The sum of two states of the same inputs, their own pixel pairs included."""
-    if a.t.shape != b.t.shape:
-        raise branches_differ(a.q1.shape[1:], b.q1.shape[1:])
-    q1 = a.q1 + b.q1
-    frame = replace(a, q1=q1, q2=q1 if a.q2 is a.q1 and b.q2 is b.q1 else a.q2 + b.q2)
-    new = weighted_sum([a, b], _unchanged, frame, w=1.0, b=0.0)
-    if a.own1 is None or b.own1 is None or a.own2 is None or b.own2 is None:
-        return new
-    own1 = _add(a.own1, b.own1)
-    return replace(new, own1=own1, own2=own1 if a.own2 is a.own1 else _add(a.own2, b.own2))
-
-
-def _unchanged(array: Tensor) -> Tensor:
-    return array
+    """Whether the output surely has a nonzero mean over its units, for inputs of zero mean."""
+    off, stack = False, list[bool]()
+    for op in net._ops():
+        if isinstance(op, Affine | Convolve):
+            off = False
+        elif isinstance(op, Activate) and isinstance(op.function, Activation) and not is_odd(op.function):
+            # The mean of a function given by the user may be zero though it is not odd.
+            off = not isinstance(op.function, Elementwise)
+        elif isinstance(op, Save):
+            stack.append(False)
+            off = False
+        elif isinstance(op, Swap):
+            off, stack[-1] = stack[-1], off
+        elif isinstance(op, Add):
+            off = stack.pop() or off
+    return off

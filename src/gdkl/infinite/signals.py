@@ -9,13 +9,10 @@ from typing import Literal, TypeAlias
 from torch import fx
 
 from gdkl.infinite.activation import Activation
-from gdkl.infinite.conv import Conv2d
 from gdkl.infinite.graph_nodes import keeps_pixels, node_name
-from gdkl.infinite.identity import Identity
-from gdkl.infinite.linear import Linear
+from gdkl.infinite.image_layers import AvgPool2d, Conv2d, Flatten, GlobalAvgPool2d
+from gdkl.infinite.layers import Identity, LayerNorm, Linear
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.norm import LayerNorm
-from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
 from gdkl.infinite.residual import is_odd
 from gdkl.numerics import GdklWarning, OptionError
 

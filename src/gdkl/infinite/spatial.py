@@ -24,10 +24,6 @@ def two_sizes(value: Any, name: str, *, least: int) -> tuple[int, int]:
 
     Raises:
         OptionError: If the value is neither, or too small.
-
-    Example:
-        >>> two_sizes(3, "kernel_size", least=1)
-        (3, 3)
     """
     pair = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
     if len(pair) != 2 or not all(isinstance(size, int) and size >= least for size in pair):
@@ -36,34 +32,19 @@ def two_sizes(value: Any, name: str, *, least: int) -> tuple[int, int]:
 
 
 def images_needed(layer: str) -> DataError:
-    """The error of a layer that was given vectors.
-
-    Example:
-        >>> str(images_needed("Conv2d"))
-        'Conv2d needs images of shape (n, channels, height, width); it got vectors.'
-    """
+    """The error of a layer that was given vectors."""
     return DataError(f"{layer} needs images of shape (n, channels, height, width); it got vectors.")
 
 
 def branches_differ(main: Sequence[int], shortcut: Sequence[int]) -> DataError:
-    """The error of a residual whose branches do not fit.
-
-    Example:
-        >>> str(branches_differ((4, 4), (2, 2)))
-        'the branches of a residual must end in images of one size; got (4, 4) and (2, 2).'
-    """
+    """The error of a residual whose branches do not fit."""
     return DataError(
         f"the branches of a residual must end in images of one size; got {tuple(main)} and {tuple(shortcut)}."
     )
 
 
 def no_read_out() -> DataError:
-    """The error of a network that ends in an image.
-
-    Example:
-        >>> str(no_read_out())
-        'the network gives an image for an image: end it with Flatten() or GlobalAvgPool2d().'
-    """
+    """The error of a network that ends in an image."""
     return DataError("the network gives an image for an image: end it with Flatten() or GlobalAvgPool2d().")
 
 
@@ -120,10 +101,6 @@ class Window:
 
         Raises:
             DataError: If the padded image is smaller than the window.
-
-        Example:
-            >>> Window((3, 3), (2, 2), "same", "zeros").pads(8, 7)
-            ((0, 1), (1, 1))
         """
         pads: list[tuple[int, int]] = []
         for axis, length in enumerate((height, width)):
@@ -142,6 +119,12 @@ class Window:
                 )
             pads.append((low, high))
         return pads[0], pads[1]
+
+    def outputs(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of what the window makes of an image."""
+        (top, bottom), (left, right) = self.pads(height, width)
+        rows = (height + top + bottom - self.size[0]) // self.stride[0] + 1
+        return rows, (width + left + right - self.size[1]) // self.stride[1] + 1
 
     def pad(self, state: State) -> State:
         """The state on the padded image, where pixels outside have variance zero or wrap around."""

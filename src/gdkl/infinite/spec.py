@@ -1,4 +1,4 @@
-"""Networks from plain JSON."""
+"""Networks from plain JSON, and whole networks by one call."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from typing import Any
 
-from gdkl.infinite.conv import conv_from_spec
-from gdkl.infinite.erf import Erf, SigmoidLike
-from gdkl.infinite.gaussian import Gaussian
-from gdkl.infinite.gelu import GELU
-from gdkl.infinite.identity import Dropout, Identity
-from gdkl.infinite.linear import Linear
+from gdkl.infinite.error_functions import GELU, Erf, SigmoidLike
+from gdkl.infinite.image_layers import Conv2d, Flatten, GlobalAvgPool2d, conv_from_spec, pool_from_spec
+from gdkl.infinite.layers import Dropout, Identity, LayerNorm, Linear, Sequential
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.norm import LayerNorm
+from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
-from gdkl.infinite.pooling import Flatten, GlobalAvgPool2d, pool_from_spec
 from gdkl.infinite.residual import Residual
-from gdkl.infinite.sequential import Sequential
-from gdkl.infinite.waves import RBF, Cos, Sin
+from gdkl.infinite.waves import RBF, Cos, Gaussian, Sin
 from gdkl.numerics import OptionError
 
 #: Activations by their name in a spec; the other entries of the spec are the arguments.
@@ -43,7 +38,7 @@ def from_spec(layers: Sequence[Mapping[str, Any]]) -> Sequential:
     """Build a network from the list that its ``to_spec()`` gave.
 
     Args:
-        layers: One mapping a layer, with its ``"op"`` and its parameters.
+        layers: One mapping per layer, with its ``"op"`` and its parameters.
 
     Raises:
         OptionError: If an entry is not known.
@@ -62,10 +57,6 @@ def activation_by_name(name: str, **parameters: float) -> InfiniteNetwork:
 
     Raises:
         OptionError: If the name or a parameter is not known.
-
-    Example:
-        >>> activation_by_name("leaky_relu", alpha=0.1)
-        LeakyReLU(alpha=0.1)
     """
     if not isinstance(name, str) or name not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"activation {name!r} is not known: use one of {', '.join(sorted(ACTIVATIONS))}.")
@@ -118,3 +109,55 @@ _BUILDERS: dict[str, Callable[..., InfiniteNetwork]] = {
     "residual": _residual,
     "dropout": Dropout,
 }
+
+
+def mlp(
+    hidden_layers: int = 3, weight_var: float = 1.6, bias_var: float = 0.2, activation: str | InfiniteNetwork = "relu"
+) -> Sequential:
+    """A fully connected network with one activation and one pair of variances throughout.
+
+    Args:
+        hidden_layers: How many hidden layers, at least zero.
+        weight_var: Variance of the weights of every layer.
+        bias_var: Variance of the biases of every layer.
+        activation: Its name in specs (``"relu"``, ``"erf"``, ...) or the layer itself.
+
+    Example:
+        >>> mlp(hidden_layers=1)
+        Sequential(Linear(weight_var=1.6, bias_var=0.2), ReLU(), Linear(weight_var=1.6, bias_var=0.2))
+    """
+    hidden_layers = whole_number(hidden_layers, "hidden_layers", least=0)
+    phi = activation_by_name(activation) if isinstance(activation, str) else activation
+    layers: list[InfiniteNetwork] = [Linear(weight_var, bias_var)]
+    for _ in range(hidden_layers):
+        layers += [phi, Linear(weight_var, bias_var)]
+    return Sequential(*layers)
+
+
+def wide_resnet(blocks: int = 4, weight_var: float = 5.0, bias_var: float = 0.2) -> Sequential:
+    """The infinite wide residual network of the paper, for images.
+
+    A 3 × 3 convolution, three groups of residual blocks at strides 1, 2 and 2, and a linear read-out of all
+    pixels. The first block of a group has a 3 × 3 convolution for its shortcut; there is no final activation.
+
+    Args:
+        blocks: Blocks per group.
+        weight_var: Variance of the weights of every convolution.
+        bias_var: Variance of the biases of every convolution.
+
+    Example:
+        >>> len(wide_resnet(blocks=2).layers)
+        9
+    """
+    blocks = whole_number(blocks, "blocks", least=1)
+
+    def conv(stride: int) -> Conv2d:
+        return Conv2d(3, stride, "same", weight_var=weight_var, bias_var=bias_var)
+
+    layers: list[InfiniteNetwork] = [conv(1)]
+    for group_stride in (1, 2, 2):
+        for block in range(blocks):
+            stride = group_stride if block == 0 else 1
+            main = Sequential(ReLU(), conv(stride), ReLU(), conv(1))
+            layers.append(Residual(main, conv(stride) if block == 0 else None))
+    return Sequential(*layers, Flatten(), Linear(1.0, 0.0))

@@ -10,7 +10,7 @@ lost half of its digits or all of them, and with them the angle √(2t) that ReL
 function depend on. Every layer maps t to its successor without cancellation; k = √(q1·q2)·(1 − t) is then as
 exact as it can be. (Twice √(q1·q2)·t is the mean squared distance q1 + q2 − 2k less (√q1 − √q2)².)
 
-For antipodal inputs u = 1 + c plays the same part. It is carried only for networks that can tell (``u`` is
+For antipodal inputs u = 1 + c plays the same part. It is carried only where it makes a difference (``u`` is
 None otherwise, and stands for 2 − t).
 """
 
@@ -26,12 +26,7 @@ from torch import Tensor
 
 
 def safe_sqrt(q: Tensor) -> Tensor:
-    """Square root whose derivative at zero is zero, not infinite.
-
-    Example:
-        >>> safe_sqrt(torch.tensor([0.0, 4.0]))
-        tensor([0., 2.])
-    """
+    """Square root whose derivative at zero is zero, not infinite."""
     if not q.requires_grad:
         return q.clamp_min(0).sqrt()
     positive = q > 0
@@ -39,12 +34,7 @@ def safe_sqrt(q: Tensor) -> Tensor:
 
 
 def safe_divide(numerator: Tensor, denominator: Tensor, otherwise: float) -> Tensor:
-    """A quotient that is a constant, with zero gradient, where the denominator is zero.
-
-    Example:
-        >>> safe_divide(torch.tensor([1.0, 1.0]), torch.tensor([0.0, 4.0]), otherwise=7.0)
-        tensor([7.0000, 0.2500])
-    """
+    """A quotient that is a constant, with zero gradient, where the denominator is zero."""
     positive = denominator > 0
     return torch.where(positive, numerator / torch.where(positive, denominator, 1), otherwise)
 
@@ -77,12 +67,6 @@ class State:
         pixels: Which pixels are paired.
         own1: Matched pixel pairs of the first set with itself, where a pooling ahead needs them.
         own2: The same of the second set.
-
-    Example:
-        >>> one = torch.ones(2)
-        >>> State(one, 4 * one, torch.zeros(2, 2)).covariance()
-        tensor([[2., 2.],
-                [2., 2.]])
     """
 
     q1: Tensor

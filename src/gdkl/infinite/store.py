@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.numerics import DataWarning, OptionError, file_beside
+from gdkl.numerics import DataWarning, OptionError, chunk_slices, file_beside
 
 #: Part of every key: raised when the numbers that the same network gives change beyond rounding.
 CACHE_VERSION = 2
@@ -26,13 +26,7 @@ READ_BYTES = 2**22
 
 
 def content_key(spec: list[dict[str, Any]], kind: str, x1: Tensor, x2: Tensor | None) -> str:
-    """A name for a Gram matrix: the hash of the network, the kind, and the data.
-
-    Example:
-        >>> x = torch.zeros(1, 1)
-        >>> content_key([], "nngp", x, None) == content_key([], "ntk", x, None)
-        False
-    """
+    """A name for a Gram matrix: the hash of the network, the kind, and the data."""
     digest = hashlib.sha256(json.dumps([CACHE_VERSION, spec, kind], sort_keys=True).encode())
     for x in (x1, x2):
         if x is None:
@@ -141,3 +135,9 @@ def write_npy(
     finally:
         temporary.unlink(missing_ok=True)
     return np.load(path, mmap_mode="r+")
+
+
+def copy_rows(source: npt.NDArray[Any], memory: int, into: npt.NDArray[Any]) -> None:
+    """Copy a matrix on disk, so many bytes at a time."""
+    for rows in chunk_slices(source.shape[0], max(1, memory // max(1, 8 * source.shape[1]))):
+        into[rows] = source[rows]

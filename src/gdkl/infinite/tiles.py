@@ -21,7 +21,7 @@ from gdkl.infinite.arrays import ArrayLike, read_inputs
 from gdkl.infinite.gram import Progress, checked_work
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.parameters import whole_number
-from gdkl.infinite.recursion import Kind, known_kind
+from gdkl.infinite.precise import Kind, known_kind
 from gdkl.infinite.store import content_key
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, resolve_device
 
@@ -83,7 +83,7 @@ def tiled_kernel(
     chosen = _chosen(devices)
     shape = (first.shape[0], second.shape[0])
     symmetric = inputs.x2 is None
-    key = f"{content_key(net._spec_for('tiled_kernel'), kind, first, None if symmetric else second)} {side}"
+    key = f"{content_key(net.spec_for('tiled_kernel'), kind, first, None if symmetric else second)} {side}"
     file = _Unfinished(Path(out).expanduser(), shape, np.float32 if first.dtype == torch.float32 else np.float64, key)
     parts = [
         (rows, columns)

@@ -11,17 +11,13 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from gdkl.infinite.graph_nodes import bound_arguments, is_size, node_name, operation_twin
-from gdkl.infinite.identity import Identity
-from gdkl.infinite.linear import Linear
+from gdkl.infinite.graph_nodes import IN_PLACE, Tracer, bound_arguments, is_size, node_name, operation_twin
+from gdkl.infinite.layers import Identity, Linear, Sequential
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.residual import Residual, meets_weights
-from gdkl.infinite.sequential import Sequential
 from gdkl.infinite.signals import Shape, Signal, behind
-from gdkl.infinite.torch_calls import CALLS, REQUIRED
-from gdkl.infinite.torch_modules import NORMS, convolution_twin, module_without_weights
-from gdkl.infinite.tracing import IN_PLACE, Tracer
+from gdkl.infinite.torch_twins import CALLS, NORMS, REQUIRED, convolution_twin, module_without_weights
 from gdkl.numerics import GdklWarning, OptionError
 
 #: A variance for every layer, or a function of a layer that gives one, or gives the pair of both.
@@ -35,7 +31,7 @@ def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -
 
     The network is traced by ``torch.fx``. Additions of branches become `Residual`, dropout and batch norm the
     identity (with a warning for the latter, since the kernel differs), an activation without a closed form
-    `Elementwise`. Activations take what comes in as Gaussian, which it is behind weights: a warning tells of one on the
+    `Elementwise`. Activations take what comes in as Gaussian, which it is behind weights: a warning names one on the
     inputs, on another activation, or on a sum with one. (Layers put together by hand, or by `from_spec`, are taken as
     they are meant.)
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gdkl.infinite.fused.program import UnsupportedError
+from gdkl.infinite.program import UnsupportedError
 from gdkl.numerics import cache_dir, write_atomically
 
 #: Products are not merged into sums behind the program's back: it says itself where they are.
@@ -68,12 +68,7 @@ def load(text: str, device: int) -> Any:
 
 
 def content_key(text: str, architecture: str, version: str) -> str:
-    """The name of a binary.
-
-    Example:
-        >>> content_key("a", "90", "13.0") == content_key("a", "80", "13.0")
-        False
-    """
+    """The name of a binary."""
     return hashlib.sha256("\0".join([text, *OPTIONS, architecture, version]).encode()).hexdigest()
 
 

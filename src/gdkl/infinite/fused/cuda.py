@@ -10,8 +10,8 @@ from enum import Enum
 import numpy as np
 
 from gdkl.infinite.fused.layout import WARP, Layout
-from gdkl.infinite.fused.machine import Machine
-from gdkl.infinite.fused.program import Program, plane
+from gdkl.infinite.fused.lower import LaneProgram, plane
+from gdkl.infinite.machine import Constant, Machine
 
 #: Bytes of shared memory for what lanes exchange, where a group is more than a warp.
 BOX_BYTES = 32 * 1024
@@ -20,9 +20,9 @@ BOX_BYTES = 32 * 1024
 class Mode(Enum):
     """What a text computes."""
 
-    PAIRS = "covariances, from the notes of both inputs"
-    NOTES = "the notes of one input and its variance"
-    EXACT = "the variance of one input in double precision, without notes"
+    PAIRS = "covariances, from the factors of both inputs"
+    FACTORS = "the factors of one input and its variance"
+    EXACT = "the variance of one input in double precision alone"
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Text(Machine):
         mode: What to compute.
     """
 
-    def __init__(self, program: Program, mode: Mode) -> None:
+    def __init__(self, program: LaneProgram, mode: Mode) -> None:
         self.program, self.mode = program, mode
         self.group = program.group
-        #: Type of the arithmetic, and of stored notes.
+        #: Type of the arithmetic, and of stored factors.
         self.real = "double" if program.double or mode is Mode.EXACT else "float"
         self.stored = "double" if program.double else "float"
         self.prelude: list[str] = []
@@ -88,11 +88,10 @@ class Text(Machine):
 
     # Arithmetic.
 
-    def number(self, value: float) -> str:
+    def number(self, value: float | Constant) -> str:
+        if isinstance(value, Constant):
+            return f"{'wide' if self.real == 'double' else 'narrow'}.v[{value.index}]"
         return f"{float(value).hex()}" if self.real == "double" else f"{float(np.float32(value)).hex()}f"
-
-    def constant(self, index: int) -> str:
-        return f"{'wide' if self.real == 'double' else 'narrow'}.v[{index}]"
 
     def add(self, a: str, b: str) -> str:
         return self.let(f"{a} + {b}")
@@ -106,11 +105,12 @@ class Text(Machine):
     def fma(self, a: str, b: str, c: str) -> str:
         return self.let(f"madd({a}, {b}, {c})")
 
-    def clipped_product(self, a: str, b: str) -> str:
-        return self.let(f"clipped_product({a}, {b})")
+    def clipped_ratio(self, a: str, b: str) -> str:
+        inverse = self.let(f"quick_rcp({b})")
+        return self.let(f"clipped_product({a}, {inverse})")
 
-    def quick(self, function: str, a: str) -> str:
-        return self.let(f"quick_{function}({a})")
+    def quick_root(self, a: str) -> str:
+        return self.let(f"quick_sqrt({a})")
 
     def function(self, name: str, *arguments: str) -> str:
         if name == "divide":
@@ -242,10 +242,7 @@ class Text(Machine):
         at_row, at_column = f"({row} * {layout.patch_height} + {r})", f"({column} * {layout.patch_width} + {c})"
         conditions = [
             f"{at} < {length}"
-            for at, length, axis, offset in (
-                (at_row, layout.height, 0, r),
-                (at_column, layout.width, 1, c),
-            )
+            for at, length, axis, offset in ((at_row, layout.height, 0, r), (at_column, layout.width, 1, c))
             if not all(layout.inside(axis, offset))
         ]
         if layout.rows * layout.columns < self.group:
@@ -289,7 +286,7 @@ class Text(Machine):
         self.lines.append("}")
         return state
 
-    # Inputs and notes.
+    # Inputs and factors.
 
     def products(self, channels: int, layout: Layout) -> list[str]:
         totals = [self.name("p") for _ in range(layout.pixels)]
@@ -297,7 +294,7 @@ class Text(Machine):
         unroll = "#pragma unroll" if channels <= 4 else "#pragma unroll 1"
         self.lines += [unroll, f"for (int channel = 0; channel < {channels}; ++channel) {{"]
         if self.mode is Mode.PAIRS:
-            read = self.read_notes(layout, 1)
+            read = self.read_factors(layout, 1)
             for pixel, name in enumerate(totals):
                 (a,), (b,) = read(pixel)
                 self.lines.append(f"{name} = madd({a}, {b}, {name});")
@@ -307,29 +304,29 @@ class Text(Machine):
                 row, column, inside = self._pixel(layout, pixel)
                 at = f"image[(channel * {layout.height} + {row}) * {layout.width} + {column}]"
                 value = self.let(f"({inside}) ? ({self.real}){at} : {self.number(0)}")
-                if self.mode is Mode.NOTES:
+                if self.mode is Mode.FACTORS:
                     self.lines.append(f"{self._spot(wide, pixel, 0)} = {value};")
                 self.lines.append(f"{name} = madd({value}, {value}, {name});")
-            if self.mode is Mode.NOTES:
+            if self.mode is Mode.FACTORS:
                 self.lines.append(f"note += {plane(layout, self.group)};")
         self.lines.append("}")
         return totals
 
     def _spot(self, wide: Wide, pixel: int, offset: int) -> str:
-        """Where a lane's pixel of a note is written."""
+        """Where a lane's pixel of a factor is written."""
         part, rest = divmod(pixel, wide.count)
         return f"note[{offset + part * self.group * wide.count} + lane * {wide.count} + {rest}]"
 
     @property
-    def makes_notes(self) -> bool:
+    def writes_factors(self) -> bool:
         return self.mode is not Mode.PAIRS
 
-    def write_notes(self, layout: Layout, planes: int) -> Callable[[int, Sequence[str]], None]:
+    def write_factors(self, layout: Layout, planes: int) -> Callable[[int, Sequence[str]], None]:
         size = plane(layout, self.group)
         wide = Wide.of(layout.pixels, self.stored)
 
         def write(pixel: int, values: Sequence[str]) -> None:
-            if self.mode is not Mode.NOTES:
+            if self.mode is not Mode.FACTORS:
                 return
             for at, value in enumerate(values):
                 if self.group == 0:
@@ -345,7 +342,7 @@ class Text(Machine):
 
         return write
 
-    def read_notes(self, layout: Layout, planes: int) -> Callable[[int], tuple[Sequence[str], Sequence[str]]]:
+    def read_factors(self, layout: Layout, planes: int) -> Callable[[int], tuple[Sequence[str], Sequence[str]]]:
         size = plane(layout, self.group)
         wide = Wide.of(layout.pixels, self.stored)
         loaded: list[tuple[str, str]] = []

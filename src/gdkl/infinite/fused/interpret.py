@@ -1,95 +1,101 @@
-"""The walk over a program that drives a machine, for pairs and for the notes of single inputs alike."""
+"""The walk over a program that drives a machine, for pairs and for the factors of single inputs alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from gdkl.infinite.fused.layout import SINGLE, Layout
-from gdkl.infinite.fused.machine import Machine, Value
-from gdkl.infinite.fused.program import Activate, Add, Affine, Convolve, Op, Program, Repeat, Save, Start, Sum, Swap
+from gdkl.infinite.fused.layout import Layout
+from gdkl.infinite.fused.lower import LaneProgram, Repeat, Steps
+from gdkl.infinite.fused.placement import Step
+from gdkl.infinite.machine import Machine, Value
+from gdkl.infinite.program import Add, Affine, Apply, Convolve, Save, Sum, Swap
 
 #: A map: the pixels of every lane's patch, row by row.
 Map = list[Value]
 
 
-def run(program: Program, machine: Machine, start: Value | None = None) -> Value:
+def run(program: LaneProgram, machine: Machine, start: Value | None = None) -> Value:
     """Send a pair, or the variance of one input, through a program.
 
     Args:
         program: The program.
-        machine: What it runs on; it knows whether notes are read or made.
-        start: The first number of a program for vectors; programs for images begin with their own.
+        machine: What it runs on; it knows whether factors are read or written.
+        start: The first number of a program for vectors; programs for images begin with their own products.
 
     Returns:
         The covariance, or the variance, behind the network.
     """
-    k, _ = _follow(program.ops, machine, [] if start is None else [start], {})
-    return k[0]
+    k = machine.products(program.channels, program.start) if program.group else [start]
+    return _follow(program.steps, machine, k, [])[0]
 
 
-def _follow(ops: Sequence[Op], machine: Machine, k: Map, slots: dict[int, Map]) -> tuple[Map, dict[int, Map]]:
-    for op in ops:
-        if isinstance(op, Start):
-            k = machine.products(op.channels, op.layout)
-        elif isinstance(op, Convolve):
-            k = _convolve(op, machine, k)
+def _follow(steps: Steps, machine: Machine, k: Map, stack: list[Map]) -> Map:
+    for step in steps:
+        if isinstance(step, Repeat):
+            k = _repeat(step, machine, k, stack)
+            continue
+        op = step.op
+        if isinstance(op, Convolve):
+            k = [_affine(machine, value, op.w, op.b) for value in _sums(step, op, machine, k)]
         elif isinstance(op, Affine):
             k = [_affine(machine, value, op.w, op.b) for value in k]
-        elif isinstance(op, Activate):
-            k = _activate(op, machine, k)
+        elif isinstance(op, Apply):
+            k = _apply(op, step.source, machine, k)
         elif isinstance(op, Save):
-            slots = {**slots, op.slot: k}
+            stack.append(k)
         elif isinstance(op, Swap):
-            k, slots = slots[op.slot], {**slots, op.slot: k}
+            k, stack[-1] = stack[-1], k
         elif isinstance(op, Add):
-            k = [machine.add(a, b) for a, b in zip(k, slots[op.slot], strict=True)]
-            slots = {slot: kept for slot, kept in slots.items() if slot != op.slot}
+            k = [machine.add(a, b) for a, b in zip(k, stack.pop(), strict=True)]
         elif isinstance(op, Sum):
-            k = [_total(op.layout, machine, k)]
+            k = [_total(step.source, machine, k)]
         else:
-            k, slots = _repeat(op, machine, k, slots)
-    return k, slots
+            raise TypeError(f"{op} is no operation of a simplified program")
+    return k
 
 
-def _repeat(op: Repeat, machine: Machine, k: Map, slots: dict[int, Map]) -> tuple[Map, dict[int, Map]]:
-    """A loop, whose state is the map and all slots in use."""
-    names = sorted(slots)
-    lengths = [len(k), *(len(slots[name]) for name in names)]
+def _repeat(step: Repeat, machine: Machine, k: Map, stack: list[Map]) -> Map:
+    """A loop, whose state is the map and the stack."""
+    lengths = [len(part) for part in (k, *stack)]
 
-    def split(values: list[Value]) -> tuple[Map, dict[int, Map]]:
+    def split(values: list[Value]) -> list[Map]:
         maps: list[Map] = []
         for length in lengths:
             maps.append(values[:length])
             values = values[length:]
-        return maps[0], dict(zip(names, maps[1:], strict=True))
+        return maps
 
     def body(values: list[Value]) -> list[Value]:
-        new, kept = _follow(op.body, machine, *split(values))
-        return [*new, *(value for name in names for value in kept[name])]
+        first, *others = split(values)
+        new = _follow(step.body, machine, first, others)
+        return [*new, *(value for part in others for value in part)]
 
-    state = [*k, *(value for name in names for value in slots[name])]
-    return split(machine.repeat(op.count, state, body))
-
-
-def _affine(machine: Machine, value: Value, w: int | None, b: int | None) -> Value:
-    if w is None:
-        return value if b is None else machine.add(value, machine.constant(b))
-    if b is None:
-        return machine.multiply(value, machine.constant(w))
-    return machine.fma(value, machine.constant(w), machine.constant(b))
+    state = [value for part in (k, *stack) for value in part]
+    k, *stack[:] = split(machine.repeat(step.count, state, body))
+    return k
 
 
-def _activate(op: Activate, machine: Machine, k: Map) -> Map:
+def _affine(machine: Machine, value: Value, w: Any, b: Any) -> Value:
+    """w·value + b; a factor of one and a term of zero are left out."""
+    if w == 1:
+        return value if b == 0 else machine.add(value, machine.number(b))
+    if b == 0:
+        return machine.multiply(value, machine.number(w))
+    return machine.fma(value, machine.number(w), machine.number(b))
+
+
+def _apply(op: Apply, layout: Layout, machine: Machine, k: Map) -> Map:
     formula = op.formula
-    if machine.makes_notes:
-        write = machine.write_notes(op.layout, formula.planes)
+    if machine.writes_factors:
+        write = machine.write_factors(layout, formula.planes)
         new: Map = []
         for pixel, q in enumerate(k):
-            notes = formula.notes(machine, q)
-            write(pixel, notes)
-            new.append(formula.variance(machine, q, notes))
+            factors = formula.factors(machine, q)
+            write(pixel, factors)
+            new.append(formula.variance(machine, q, factors))
         return new
-    read = machine.read_notes(op.layout, formula.planes)
+    read = machine.read_factors(layout, formula.planes)
     return [formula.pair(machine, value, *read(pixel)) for pixel, value in enumerate(k)]
 
 
@@ -114,48 +120,45 @@ def _masked(machine: Machine, layout: Layout, axis: int, offset: int, value: Val
     return value if all(lanes) else machine.multiply(machine.mask(layout, axis, lanes), value)
 
 
-def _convolve(op: Convolve, machine: Machine, k: Map) -> Map:
-    if op.aligned:
-        height, width = op.source.patch_height, op.source.patch_width
-        used = {offset % height for offset in _offsets(op, 0)}
-        lines = {r: k[r * width : (r + 1) * width] for r in range(height) if r in used}
-        # Along rows, and only those that any window reads; then along columns, which are fewer by then.
-        across = dict(zip(lines, _slide(op, machine, 1, list(lines.values())), strict=True))
-        columns = [[across[r][c] if r in across else None for r in range(height)] for c in range(op.target.patch_width)]
-        done = _slide(op, machine, 0, columns)
-        k = [done[c][r] for r in range(op.target.patch_height) for c in range(op.target.patch_width)]
-    else:
-        k = machine.reread(k, op.source, op.target, (op.size, op.stride, op.pads), op.circular)
-    return [_affine(machine, value, op.w, op.b) for value in k]
+def _sums(step: Step, op: Convolve, machine: Machine, k: Map) -> Map:
+    """Sums over windows."""
+    source, target = step.source, step.target
+    if not step.aligned:
+        return machine.reread(k, source, target, (op.window.size, op.window.stride, step.pads), step.circular)
+    height, width = source.patch_height, source.patch_width
+    low = step.pads[0]
+    # Offsets from a lane's first row that its windows read.
+    reads = range(-low, (target.patch_height - 1) * op.window.stride[0] - low + op.window.size[0])
+    used = {offset % height for offset in reads}
+    lines = {r: k[r * width : (r + 1) * width] for r in range(height) if r in used}
+    # Along rows, and only those that any window reads; then along columns, which are fewer by then.
+    across = dict(zip(lines, _slide(step, op, machine, 1, list(lines.values())), strict=True))
+    columns = [[across[r][c] if r in across else None for r in range(height)] for c in range(target.patch_width)]
+    done = _slide(step, op, machine, 0, columns)
+    return [done[c][r] for r in range(target.patch_height) for c in range(target.patch_width)]
 
 
-def _offsets(op: Convolve, axis: int) -> range:
-    """Offsets from a lane's first pixel that its windows read along an axis."""
-    patch = op.target.lengths(axis)[2]
-    low = op.pads[axis]
-    return range(-low, (patch - 1) * op.stride[axis] - low + op.size[axis])
-
-
-def _slide(op: Convolve, machine: Machine, axis: int, lines: list[Map]) -> list[Map]:
+def _slide(step: Step, op: Convolve, machine: Machine, axis: int, lines: list[Map]) -> list[Map]:
     """Sums over windows along one axis, for several lines of pixels of each lane at once."""
-    patch_in, patch_out = op.source.lengths(axis)[2], op.target.lengths(axis)[2]
-    size, stride, low = op.size[axis], op.stride[axis], op.pads[axis]
+    source, circular = step.source, step.circular
+    patch_in, patch_out = source.lengths(axis)[2], step.target.lengths(axis)[2]
+    size, stride, low = op.window.size[axis], op.window.stride[axis], step.pads[axis]
     read = {output * stride - low + tap for output in range(patch_out) for tap in range(size)}
     # Neighbours' pixels first, all of one distance together.
     found: list[dict[int, Value]] = [{o: line[o] for o in read if 0 <= o < patch_in} for line in lines]
-    for step in sorted({o // patch_in for o in read} - {0}):
-        offsets = sorted(o for o in read if o // patch_in == step)
+    for distance in sorted({o // patch_in for o in read} - {0}):
+        offsets = sorted(o for o in read if o // patch_in == distance)
         sent = [line[o % patch_in] for line in lines for o in offsets]
-        got = iter(machine.exchange(sent, op.source, axis, step, op.circular))
+        got = iter(machine.exchange(sent, source, axis, distance, circular))
         for line in found:
             for o in offsets:
                 line[o] = next(got)
     masks: dict[int, Value] = {}
-    if not op.circular:
+    if not circular:
         for o in sorted(read):
-            lanes = op.source.inside(axis, o)
+            lanes = source.inside(axis, o)
             if not all(lanes):
-                masks[o] = machine.mask(op.source, axis, lanes)
+                masks[o] = machine.mask(source, axis, lanes)
     return [_window_sums(machine, values, masks, patch_out, (size, stride, low)) for values in found]
 
 
@@ -192,6 +195,3 @@ def _window_sums(
         else:
             sums.append(closed(None, window))
     return sums
-
-
-__all__ = ["SINGLE", "run"]

@@ -1,4 +1,4 @@
-"""A compiled network: its notes and its pairs, launched on torch's tensors and torch's stream."""
+"""A compiled network: factors of single inputs and covariances of pairs, launched on torch's stream."""
 
 from __future__ import annotations
 
@@ -12,24 +12,21 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.fused import compile as compiler
-from gdkl.infinite.fused.lower import lower
-from gdkl.infinite.fused.program import Program, UnsupportedError
-from gdkl.infinite.fused.source import DENSE_TILE, SQUARE, Options, Source, write
-from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.residual import Residual
-from gdkl.infinite.sequential import Sequential
+from gdkl.infinite.fused.lower import LaneProgram, lower
+from gdkl.infinite.fused.source import DENSE_TILE, SQUARE, Source, write
+from gdkl.infinite.program import Program, UnsupportedError
 
 #: Blocks that one launch can have.
 MOST_BLOCKS = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Notes:
+class Prepared:
     """What pairs need to know of a set of inputs.
 
     Attributes:
         x: The inputs.
-        planes: Notes, ``(n, numbers)`` for images and ``(numbers, n)`` for vectors.
+        planes: Factors, ``(n, numbers)`` for images and ``(numbers, n)`` for vectors.
         q: Variances behind the network in the arithmetic of the pairs.
         exact: Variances in double precision.
     """
@@ -48,43 +45,42 @@ class Kernel:
         shape: Shape of one input.
         dtype: Precision of inputs and results.
         device: The device.
-        options: Variants of the source.
     """
 
-    def __init__(
-        self, program: Program, shape: tuple[int, ...], dtype: torch.dtype, device: int, options: Options | None = None
-    ) -> None:
+    def __init__(self, program: LaneProgram, shape: tuple[int, ...], dtype: torch.dtype, device: int) -> None:
         self.program, self.shape, self.dtype, self.device = program, shape, dtype, device
-        self.source: Source = write(program, shape, "float" if dtype == torch.float32 else "double", options)
+        self.source: Source = write(program, shape, "float" if dtype == torch.float32 else "double")
         self.real = torch.float64 if program.double else torch.float32
-        self.numbers = program.notes
+        self.numbers = program.factors
         with torch.cuda.device(device):
             module = compiler.load(self.source.text, device)
-            self._pairs, self._notes = module.get_function("pairs"), module.get_function("notes")
+            self._pairs, self._factors = module.get_function("pairs"), module.get_function("notes")
         self._constants = tuple(_struct(program.constants, kind) for kind in (np.float32, np.float64))
 
     @property
     def bytes_per_input(self) -> int:
-        """Memory that the notes of one input take."""
+        """Memory that the factors of one input take."""
         return (self.numbers + 3) * self.real.itemsize + 8
 
-    def notes(self, x: Tensor) -> Notes:
-        """Notes of some inputs."""
+    def prepare(self, x: Tensor) -> Prepared:
+        """The factors and variances of some inputs."""
         n, vectors = x.shape[0], self.program.group == 0
         planes = x.new_empty((self.numbers, n) if vectors else (n, self.numbers), dtype=self.real)
         q, exact = x.new_empty(n, dtype=self.real), x.new_empty(n, dtype=torch.float64)
         start = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64).square_() if vectors else x.contiguous()
-        blocks = -(-n // self.source.note_inputs)
+        blocks = -(-n // self.source.factor_inputs)
         arguments = (start, planes, q, exact, np.int32(n))
-        self._launch(self._notes, (blocks, 2, 1), self.source.note_threads, arguments)
-        return Notes(x, planes, q, exact)
+        self._launch(self._factors, (blocks, 2, 1), self.source.factor_threads, arguments)
+        return Prepared(x, planes, q, exact)
 
-    def pairs(self, first: Notes, second: Notes, result: Tensor, mirror: Tensor | None, *, triangle: bool) -> None:
+    def pairs(
+        self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, *, triangle: bool
+    ) -> None:
         """Covariances of all pairs of two sets, or of those above the diagonal.
 
         Args:
-            first: Notes of the rows.
-            second: Notes of the columns.
+            first: Prepared of the rows.
+            second: Prepared of the columns.
             result: Takes the covariances, shape ``(n1, n2)``, with columns side by side in memory.
             mirror: Takes them mirrored, ``(n2, n1)``; None if that is not wanted.
             triangle: Whether the two sets are one, and only pairs i < j are wanted.
@@ -104,7 +100,9 @@ class Kernel:
         )
         self._launch(self._pairs, (blocks, 1, 1), self.source.threads, arguments)
 
-    def _dense_pairs(self, first: Notes, second: Notes, result: Tensor, mirror: Tensor | None, triangle: bool) -> None:
+    def _dense_pairs(
+        self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, triangle: bool
+    ) -> None:
         """One matrix product, then all layers in one pass over it."""
         if result.dtype == self.real:
             product = result
@@ -147,14 +145,14 @@ def _struct(numbers: tuple[float, ...], kind: Any) -> np.ndarray[Any, Any]:
     return array.view(f"V{array.nbytes}")
 
 
-def kernel_of(net: InfiniteNetwork, x: Tensor) -> Kernel:
+def kernel_of(program: Program, x: Tensor) -> Kernel:
     """The compiled kernel of a network for inputs like these.
 
     Raises:
         UnsupportedError: If there is none.
     """
     try:
-        found = _cached(_Known(net), tuple(x.shape[1:]), x.dtype, x.device.index)
+        found = _cached(program, tuple(x.shape[1:]), x.dtype, x.device.index)
     except TypeError as error:
         raise UnsupportedError(f"a layer holds something that cannot be compared ({error})") from error
     if isinstance(found, UnsupportedError):
@@ -162,34 +160,10 @@ def kernel_of(net: InfiniteNetwork, x: Tensor) -> Kernel:
     return found
 
 
-class _Known:
-    """A network that equals another if all of its layers and numbers do: spelling its spec would take longer."""
-
-    def __init__(self, net: InfiniteNetwork) -> None:
-        self.net = net
-        self.content = _content(net)
-        self._hash = hash(self.content)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Known) and self.content == other.content
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-def _content(net: InfiniteNetwork) -> tuple[Any, ...]:
-    # By type and not by isinstance, which takes its time with abstract classes.
-    if type(net) is Sequential:
-        return tuple(map(_content, net.layers))
-    if type(net) is Residual:
-        return (_content(net.main), "and", _content(net.shortcut))
-    return (type(net), *vars(net).values())
-
-
 @lru_cache(maxsize=256)
-def _cached(known: _Known, shape: tuple[int, ...], dtype: torch.dtype, device: int) -> Any:
+def _cached(program: Program, shape: tuple[int, ...], dtype: torch.dtype, device: int) -> Any:
     """The kernel, or the reason why there is none."""
     try:
-        return Kernel(lower(known.net, shape, dtype), shape, dtype, device)
+        return Kernel(lower(program, shape, dtype), shape, dtype, device)
     except UnsupportedError as reason:
         return reason

@@ -33,10 +33,6 @@ class Layout:
         columns: Lanes from left to right.
         patch_height: Rows of pixels of a lane.
         patch_width: Columns of pixels of a lane.
-
-    Example:
-        >>> Layout(32, 32, 4, 8, 8, 4).pixels
-        32
     """
 
     height: int
@@ -68,12 +64,7 @@ class Layout:
         return self.width, self.columns, self.patch_width
 
     def inside(self, axis: int, offset: int) -> tuple[bool, ...]:
-        """Whether the pixel at an offset from a lane's first one lies in the image, for all lanes along an axis.
-
-        Example:
-            >>> Layout(7, 7, 2, 2, 4, 4).inside(0, 3)
-            (True, False)
-        """
+        """Whether the pixel at an offset from a lane's first one lies in the image, for all lanes along an axis."""
         length, lanes, patch = self.lengths(axis)
         return tuple(0 <= lane * patch + offset < length for lane in range(lanes))
 
@@ -88,11 +79,6 @@ SINGLE = Layout(0, 0, 1, 1, 1, 1)
 
 
 def grids(group: int) -> Iterator[tuple[int, int]]:
-    """All grids of rows × columns that a group of lanes can form, a few lanes left over included.
-
-    Example:
-        >>> list(grids(4))
-        [(1, 4), (2, 2), (3, 1), (4, 1)]
-    """
+    """All grids of rows × columns that a group of lanes can form, a few lanes left over included."""
     for rows in range(1, min(group, 64) + 1):
         yield rows, group // rows

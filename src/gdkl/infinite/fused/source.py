@@ -9,25 +9,15 @@ from functools import lru_cache
 from gdkl.infinite.fused.cuda import Mode, Text
 from gdkl.infinite.fused.interpret import run
 from gdkl.infinite.fused.layout import SHARED_BYTES, WARP
-from gdkl.infinite.fused.program import Program, UnsupportedError
+from gdkl.infinite.fused.lower import LaneProgram
+from gdkl.infinite.program import UnsupportedError
 
 #: Rows and columns of a square of the matrix that blocks work off together, so that its inputs stay in the cache.
 SQUARE = 64
 #: Rows and columns of a tile of vectors, and threads that share it.
 DENSE_TILE, DENSE_ROWS = 32, 8
-
-
-@dataclass(frozen=True)
-class Options:
-    """What may be varied without a change of the result.
-
-    Attributes:
-        threads: Threads of a block that works on several pairs.
-        resident: Blocks that a multiprocessor should hold.
-    """
-
-    threads: int = 256
-    resident: int = 2
+#: Threads of a block that works on several pairs, and blocks that a multiprocessor should hold.
+THREADS, RESIDENT = 256, 2
 
 
 @dataclass(frozen=True)
@@ -38,15 +28,15 @@ class Source:
         text: CUDA C++ for NVRTC.
         threads: Threads of a block of pairs.
         tile: Rows and columns of pairs that a block works on.
-        note_threads: Threads of a block of notes.
-        note_inputs: Inputs that such a block works on.
+        factor_threads: Threads of a block that computes factors.
+        factor_inputs: Inputs that such a block works on.
     """
 
     text: str
     threads: int
     tile: tuple[int, int]
-    note_threads: int
-    note_inputs: int
+    factor_threads: int
+    factor_inputs: int
 
 
 HEAD = r"""
@@ -121,8 +111,8 @@ pairs(const {real}* __restrict__ first, const {real}* __restrict__ second,
     const int j = left + member % {tile_columns};
     const bool wanted = i < n1 && j < n2 && (!triangle || i < j);
 {leave}    const int row = min(i, n1 - 1), column = min(j, n2 - 1);
-    first += (long long)row * {notes};
-    second += (long long)column * {notes};
+    first += (long long)row * {factors};
+    second += (long long)column * {factors};
 {body}
     if (wanted && lane == 0) {{
         const {out} k = ({out})corrected({value}, q1[i], q2[j], exact1[i], exact2[j]);
@@ -132,16 +122,16 @@ pairs(const {real}* __restrict__ first, const {real}* __restrict__ second,
 }}
 """
 
-IMAGE_NOTES = r"""
-extern "C" __global__ void __launch_bounds__({note_threads})
+IMAGE_FACTORS = r"""
+extern "C" __global__ void __launch_bounds__({factor_threads})
 notes(const {input}* __restrict__ images, {real}* __restrict__ note, {real}* __restrict__ q,
       double* __restrict__ exact, const int n, const __grid_constant__ Narrow narrow,
       const __grid_constant__ Wide wide) {{
 {shared}    const int lane = threadIdx.x % {group};
-    const int input = min((int)(blockIdx.x * {note_inputs} + threadIdx.x / {group}), n - 1);
+    const int input = min((int)(blockIdx.x * {factor_inputs} + threadIdx.x / {group}), n - 1);
     const {input}* image = images + (long long)input * {numbers};
     if (blockIdx.y == 0) {{
-        note += (long long)input * {notes};
+        note += (long long)input * {factors};
 {body}
         if (lane == 0) q[input] = {value};
     }} else {{
@@ -188,12 +178,12 @@ pairs(const {real}* product, const {real}* __restrict__ notes1, const {real}* __
 }}
 """
 
-DENSE_NOTES = r"""
-extern "C" __global__ void __launch_bounds__({note_threads})
+DENSE_FACTORS = r"""
+extern "C" __global__ void __launch_bounds__({factor_threads})
 notes(const double* __restrict__ squares, {real}* __restrict__ note, {real}* __restrict__ q,
       double* __restrict__ exact, const int n, const __grid_constant__ Narrow narrow,
       const __grid_constant__ Wide wide) {{
-    const int input = blockIdx.x * {note_threads} + threadIdx.x;
+    const int input = blockIdx.x * {factor_threads} + threadIdx.x;
     if (input >= n) return;
     if (blockIdx.y == 0) {{
         note += input;
@@ -209,26 +199,25 @@ notes(const double* __restrict__ squares, {real}* __restrict__ note, {real}* __r
 """
 
 
-def write(program: Program, shape: tuple[int, ...], out: str, options: Options | None = None) -> Source:
+def write(program: LaneProgram, shape: tuple[int, ...], out: str) -> Source:
     """The CUDA source of a program.
 
     Args:
         program: The program.
         shape: Shape of one input.
         out: C's name of the type of inputs and results, ``float`` or ``double``.
-        options: How to launch it.
     """
     # Constants are data: a network with other variances has the same text.
-    return _written(replace(program, constants=(0.0,) * len(program.constants)), shape, out, options or Options())
+    return _written(replace(program, constants=(0.0,) * len(program.constants)), shape, out)
 
 
 @lru_cache(maxsize=64)
-def _written(program: Program, shape: tuple[int, ...], out: str, options: Options) -> Source:
+def _written(program: LaneProgram, shape: tuple[int, ...], out: str) -> Source:
     head = HEAD.replace("CONSTANTS", str(max(1, len(program.constants))))
-    return _images(program, shape, out, head, options) if program.group else _vectors(program, out, head)
+    return _images(program, shape, out, head) if program.group else _vectors(program, out, head)
 
 
-def _texts(program: Program, start: str | None) -> dict[Mode, tuple[Text, str]]:
+def _texts(program: LaneProgram, start: str | None) -> dict[Mode, tuple[Text, str]]:
     texts: dict[Mode, tuple[Text, str]] = {}
     for mode in Mode:
         machine = Text(program, mode)
@@ -236,23 +225,23 @@ def _texts(program: Program, start: str | None) -> dict[Mode, tuple[Text, str]]:
     return texts
 
 
-def _images(program: Program, shape: tuple[int, ...], out: str, head: str, options: Options) -> Source:
+def _images(program: LaneProgram, shape: tuple[int, ...], out: str, head: str) -> Source:
     texts, group = _texts(program, None), program.group
-    pairs, notes, exact = texts[Mode.PAIRS][0], texts[Mode.NOTES][0], texts[Mode.EXACT][0]
-    members = 1 if group > WARP else max(1, options.threads // group)
+    pairs, factors, exact = texts[Mode.PAIRS][0], texts[Mode.FACTORS][0], texts[Mode.EXACT][0]
+    members = 1 if group > WARP else max(1, THREADS // group)
     while members > 1 and members * pairs.box * (8 if program.double else 4) > SHARED_BYTES:
         members //= 2
     # A block is whole warps.
     members = max(members, WARP // group, 1)
-    box = max(notes.box * (8 if program.double else 4), exact.box * 8)
+    box = max(factors.box * (8 if program.double else 4), exact.box * 8)
     if max(members * pairs.box * (8 if program.double else 4), box * max(1, WARP // group)) > SHARED_BYTES:
         raise UnsupportedError("the maps do not fit the shared memory")
     threads = members * group
     tile_columns = 2 ** math.ceil(math.log2(members) / 2)
     tile = (members // tile_columns, tile_columns)
     # As many blocks as the registers of 16 warps a multiprocessor allow.
-    resident = max(1, options.threads * options.resident // threads)
-    note_threads = max(group, WARP)
+    resident = max(1, THREADS * RESIDENT // threads)
+    factor_threads = max(group, WARP)
     leave = "    if (!wanted) return;\n" if group >= WARP else ""
     names = {
         "real": pairs.real,
@@ -264,24 +253,24 @@ def _images(program: Program, shape: tuple[int, ...], out: str, head: str, optio
         "tile_columns": tile[1],
         "threads": threads,
         "resident": min(resident, 2048 // threads),
-        "notes": program.notes,
+        "factors": program.factors,
         "numbers": math.prod(shape),
-        "note_threads": note_threads,
-        "note_inputs": note_threads // group,
+        "factor_threads": factor_threads,
+        "factor_inputs": factor_threads // group,
         "leave": leave,
     }
     pair_text = IMAGE_PAIRS.format(
         **names, shared=_shared(pairs, pairs.box, members), body=pairs.text(), value=texts[Mode.PAIRS][1]
     )
-    note_text = IMAGE_NOTES.format(
+    factor_text = IMAGE_FACTORS.format(
         **names,
-        shared=_shared_bytes(box, note_threads // group),
-        body=_boxed(notes, box, "        "),
-        value=texts[Mode.NOTES][1],
+        shared=_shared_bytes(box, factor_threads // group),
+        body=_boxed(factors, box, "        "),
+        value=texts[Mode.FACTORS][1],
         exact_body=_boxed(exact, box, "        "),
         exact_value=texts[Mode.EXACT][1],
     )
-    return Source(head + pair_text + note_text, threads, tile, note_threads, note_threads // group)
+    return Source(head + pair_text + factor_text, threads, tile, factor_threads, factor_threads // group)
 
 
 def _shared(text: Text, box: int, members: int) -> str:
@@ -295,7 +284,7 @@ def _shared(text: Text, box: int, members: int) -> str:
 
 
 def _shared_bytes(box: int, members: int) -> str:
-    """Shared memory of a block of notes, which its two halves read in different types."""
+    """Shared memory of a block that computes factors, which its two halves read in different types."""
     return f"    __shared__ double boxes[{members} * {-(-box // 8)}];\n" if box else ""
 
 
@@ -306,7 +295,7 @@ def _boxed(text: Text, box: int, indent: str) -> str:
     return f"{indent}{text.real}* box = reinterpret_cast<{text.real}*>({first});\n" + text.text(indent)
 
 
-def _vectors(program: Program, out: str, head: str) -> Source:
+def _vectors(program: LaneProgram, out: str, head: str) -> Source:
     texts, threads = _texts(program, "start"), DENSE_TILE * DENSE_ROWS
     names = {
         "real": texts[Mode.PAIRS][0].real,
@@ -314,14 +303,14 @@ def _vectors(program: Program, out: str, head: str) -> Source:
         "tile": DENSE_TILE,
         "rows": DENSE_ROWS,
         "threads": threads,
-        "note_threads": threads,
+        "factor_threads": threads,
     }
     pair_text = DENSE_PAIRS.format(**names, body=texts[Mode.PAIRS][0].text(" " * 12), value=texts[Mode.PAIRS][1])
-    note_text = DENSE_NOTES.format(
+    factor_text = DENSE_FACTORS.format(
         **names,
-        body=texts[Mode.NOTES][0].text(" " * 8),
-        value=texts[Mode.NOTES][1],
+        body=texts[Mode.FACTORS][0].text(" " * 8),
+        value=texts[Mode.FACTORS][1],
         exact_body=texts[Mode.EXACT][0].text(" " * 8),
         exact_value=texts[Mode.EXACT][1],
     )
-    return Source(head + pair_text + note_text, threads, (DENSE_TILE, DENSE_TILE), threads, threads)
+    return Source(head + pair_text + factor_text, threads, (DENSE_TILE, DENSE_TILE), threads, threads)

@@ -1,4 +1,4 @@
-"""The state that a network sees first when its inputs are vectors: K = x·x' / d."""
+"""The state that a network sees first: K = x·x' / d for vectors, and so for the channels of each pixel of images."""
 
 from __future__ import annotations
 
@@ -32,12 +32,6 @@ def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: boo
         two_sided: Carry 1 + c beside 1 − c.
         ntk: Start a neural tangent kernel.
         gradient: Carry the covariance for gradients.
-
-    Example:
-        >>> x = torch.eye(2, dtype=torch.float64)
-        >>> vector_state(x, None, matched=False, two_sided=False, ntk=False, gradient=False).covariance()
-        tensor([[0.5000, 0.0000],
-                [0.0000, 0.5000]], dtype=torch.float64)
     """
     d = x1.shape[1]
     q1, direction1 = variance_and_direction(x1)
@@ -59,12 +53,7 @@ def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: boo
 
 
 def variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
-    """|x|²/d over the last axis in the input's precision, and x/|x| in float64 (zero for a zero row).
-
-    Example:
-        >>> variance_and_direction(torch.tensor([[3.0, 4.0]]))
-        (tensor([12.5000]), tensor([[0.6000, 0.8000]], dtype=torch.float64))
-    """
+    """|x|²/d over the last axis in the input's precision, and x/|x| in float64 (zero for a zero row)."""
     wide = x.detach().double()
     # The largest entry is taken out first, so that no square leaves the range.
     top = wide.abs().amax(dim=-1, keepdim=True)
@@ -82,12 +71,6 @@ def pair_deficits(a: Tensor, b: Tensor, frame: State, *, two_sided: bool) -> tup
         b: Directions of the second set.
         frame: Says how the two sets are paired.
         two_sided: Whether 1 + a·b is wanted.
-
-    Example:
-        >>> a = torch.eye(2, dtype=torch.float64)
-        >>> pair_deficits(a, a, State(a[0], a[0], a), two_sided=False)[0]
-        tensor([[0., 1.],
-                [1., 0.]], dtype=torch.float64)
     """
     far = None
     if frame.pixels is Pixels.PAIRS and not frame.matched and a.shape[-1] > FEW_FEATURES:
@@ -168,3 +151,41 @@ def _product_error(a: Tensor, b: Tensor, product: Tensor) -> Tensor:
     a_high, b_high = ((2.0**27 + 1) * x - ((2.0**27 + 1) * x - x) for x in (a, b))
     a_low, b_low = a - a_high, b - b_high
     return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def image_state(
+    x1: Tensor, x2: Tensor | None, *, matched: bool, pairs: bool, two_sided: bool, ntk: bool, gradient: bool
+) -> State:
+    """Covariances of the pixels of images over their channels.
+
+    Args:
+        x1: First set, shape ``(n1, C, H, W)``.
+        x2: Second set; None for the first set again.
+        matched: Pair each image of the first set with the same image of the second alone.
+        pairs: Whether each pixel meets every pixel of the other image, or only the same.
+        two_sided: Carry 1 + c beside 1 − c.
+        ntk: Start a neural tangent kernel.
+        gradient: Carry the covariance for gradients.
+    """
+    # Channels last: pixels are vectors of channels.
+    first = x1.permute(0, 2, 3, 1)
+    second = first if x2 is None else x2.permute(0, 2, 3, 1)
+    q1, a = variance_and_direction(first)
+    q2, b = (q1, a) if x2 is None else variance_and_direction(second)
+    pixels = Pixels.PAIRS if pairs else Pixels.DIAGONAL
+    frame = State(q1, q2, q1, matched=matched, pixels=pixels)
+    t, u = pair_deficits(a, b, frame, two_sided=two_sided)
+    k = None
+    if gradient:
+        m, ij = "n" if matched else "m", "ij" if pairs else "hw"
+        rows, columns = "n" if matched else "nm", "hwij" if pairs else "hw"
+        k = torch.einsum(f"nhwc,{m}{ij}c->{rows}{columns}", first, second) / first.shape[-1]
+    t = t.to(x1.dtype)
+    state = replace(frame, t=t, u=None if u is None else u.to(x1.dtype), k=k, ntk=torch.zeros_like(t) if ntk else None)
+    if not pairs or (matched and x2 is None):
+        return state
+    own1 = image_state(x1, None, matched=True, pairs=True, two_sided=two_sided, ntk=False, gradient=gradient)
+    if x2 is None:
+        return replace(state, own1=own1, own2=own1)
+    own2 = image_state(x2, None, matched=True, pairs=True, two_sided=two_sided, ntk=False, gradient=gradient)
+    return replace(state, own1=own1, own2=own2)

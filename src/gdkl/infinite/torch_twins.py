@@ -1,4 +1,4 @@
-"""Functions and methods of tensors that have an infinite twin, with every argument that torch gives them."""
+"""Functions, methods of tensors and modules of torch that have an infinite twin."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from gdkl.infinite.elementwise import Elementwise
-from gdkl.infinite.erf import Erf
-from gdkl.infinite.gelu import GELU
-from gdkl.infinite.identity import Dropout, Identity
+from gdkl.infinite.error_functions import GELU, Erf
+from gdkl.infinite.image_layers import AvgPool2d, Conv2d, Flatten, GlobalAvgPool2d
+from gdkl.infinite.layers import Dropout, Identity, LayerNorm
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.norm import LayerNorm
 from gdkl.infinite.piecewise import Abs, LeakyReLU, ReLU, Sign
-from gdkl.infinite.pooling import AvgPool2d, Flatten, GlobalAvgPool2d
 from gdkl.infinite.waves import Cos, Sin
 from gdkl.numerics import OptionError
 
@@ -135,8 +134,7 @@ CALLS: dict[str, Call] = {
     "celu": _smooth(functional.celu, alpha=1.0),
     "hardtanh": _smooth(functional.hardtanh, min_val=-1.0, max_val=1.0),
     "softplus": Call(
-        {"beta": 1.0, "threshold": 20.0},
-        lambda options: Elementwise(partial(functional.softplus, **options)),
+        {"beta": 1.0, "threshold": 20.0}, lambda options: Elementwise(partial(functional.softplus, **options))
     ),
     "gelu": Call({"approximate": "none"}, lambda options: gelu(options["approximate"])),
     # The twin is the network as evaluated, so that the mode of training has no effect.
@@ -145,10 +143,7 @@ CALLS: dict[str, Call] = {
     "float": _plain(Identity),
     "double": _plain(Identity),
     "to": Call({"dtype": REQUIRED}, lambda options: precision(options["dtype"])),
-    "flatten": Call(
-        {"start_dim": 0, "end_dim": -1},
-        lambda options: flatten(options["start_dim"], options["end_dim"]),
-    ),
+    "flatten": Call({"start_dim": 0, "end_dim": -1}, lambda options: flatten(options["start_dim"], options["end_dim"])),
     "mean": Call(
         {"dim": None, "keepdim": False, "dtype": None},
         lambda options: mean_over_pixels(options["dim"]),
@@ -173,3 +168,51 @@ CALLS: dict[str, Call] = {
         fixed=("weight", "bias"),
     ),
 }
+
+
+#: Norms over a batch, which count as the identity.
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
+#: Modules without weights and the functions that they call, whose arguments are attributes of the same names.
+_FUNCTIONS: dict[type[nn.Module], str] = {
+    nn.AdaptiveAvgPool2d: "adaptive_avg_pool2d",
+    nn.AvgPool2d: "avg_pool2d",
+    nn.Identity: "contiguous",
+    nn.LayerNorm: "layer_norm",
+    nn.LeakyReLU: "leaky_relu",
+    **dict.fromkeys((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout), "dropout"),
+    **{
+        layer: layer.__name__.lower()
+        for layer in (
+            *(nn.CELU, nn.ELU, nn.Flatten, nn.GELU, nn.Hardtanh, nn.Mish, nn.ReLU),
+            *(nn.SELU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.Tanh),
+        )
+    },
+}
+
+
+def convolution_twin(name: str, layer: nn.Conv2d, w: float, b: float) -> InfiniteNetwork:
+    """The twin of a convolution with given variances of weights and biases."""
+    if layer.groups != 1 or any(step != 1 for step in layer.dilation):
+        raise OptionError(f"the layer {name!r} (Conv2d with groups or dilation) has no infinite twin.")
+    if layer.padding_mode not in ("zeros", "circular"):
+        raise OptionError(f"the layer {name!r} (Conv2d with padding_mode={layer.padding_mode!r}) has no infinite twin.")
+    size, stride, padding, mode = (
+        value if isinstance(value, str) else tuple(value)
+        for value in (layer.kernel_size, layer.stride, layer.padding, layer.padding_mode)
+    )
+    arguments: tuple[Any, ...] = (size, stride, padding, mode)
+    return Conv2d(*arguments, weight_var=w, bias_var=b)
+
+
+def module_without_weights(layer: nn.Module) -> InfiniteNetwork | None:
+    """The twin of a module without weights; None where there is none."""
+    name = next((name for kind, name in _FUNCTIONS.items() if isinstance(layer, kind)), None)
+    if name is None:
+        return None
+    call = CALLS[name]
+    options = {option: getattr(layer, option, default) for option, default in call.defaults.items()}
+    for option in call.fixed:
+        # A layer norm's own weight and bias start at one and zero, which is all that the twin knows of weights.
+        if name != "layer_norm" and options[option] != call.defaults[option]:
+            raise OptionError(f"it has no infinite twin with {option}={options[option]!r}.")
+    return call.twin(options)
