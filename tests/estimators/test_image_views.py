@@ -104,7 +104,7 @@ class TestAugment:
 def test_members_see_images_altered_in_different_ways_and_a_model_survives_a_file(tmp_path):
     X, y = images(24)
     model = make(GDKLClassifier, augment=True, n_members=2).fit(X, y)
-    members = model._member_log_probs(model.model_, model._as_rows(model.scaler_.rows(X)), 0)[0]
+    members = model._member_log_probs(model.model_, model._scaled_views(X)[0], 0)[0]
     assert np.abs(to_numpy(members[0] - members[1])).max() > 1e-5
     model.save(tmp_path / "model.gdkl")
     loaded = gdkl.load(tmp_path / "model.gdkl", factories={"feature_net": net})

@@ -24,7 +24,7 @@ from gdkl.estimators.regimes import Regime
 from gdkl.estimators.resuming import FitCheckpoints
 from gdkl.estimators.saving import save
 from gdkl.estimators.sources import Source
-from gdkl.inputs import FloatArray, check_row_count
+from gdkl.inputs import FloatArray
 from gdkl.numerics import (
     InterruptedFitWarning,
     NotFittedError,
@@ -153,7 +153,6 @@ class EstimatorBase(BaseEstimator, ABC):
         with torch.inference_mode(False), torch.enable_grad(), ExitStack() as running:
             seed = draw_seed(self.random_state)
             source = self._read(X, y, seed, self._may_calibrate())
-            check_row_count(source.rows)
             exact = self._choose_inference(source, device)
             checkpoints = self._checkpoints(source, seed, exact, running)
             plan = self._plan(source, device, seed, exact, checkpoints)

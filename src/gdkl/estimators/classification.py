@@ -29,6 +29,7 @@ from gdkl.inputs import (
     ImageInput,
     TableInput,
     check_labels,
+    check_row_count,
     check_rows,
     is_image_batch,
     refuse_channels_last,
@@ -100,10 +101,12 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         refuse_malformed_batches(X, y)
         if is_image_batch(X):
             rows = on_cpu(X)
+            check_row_count(len(rows))
             self.kind_ = ImageKind(ImageInput.fit(rows))
             self._remember_columns(rows.shape[1:])
         else:
             rows = check_rows(self, X, reset=True)
+            check_row_count(len(rows))
             self.kind_ = TableKind(TableInput.fit([rows], vars(self).get("feature_names_in_")))
         self._require_images_for_views()
         self.classes_, labels = check_labels(self, y, len(rows))

@@ -16,7 +16,7 @@ from gdkl.calibration import held_out_count
 from gdkl.calibration.holdout import MOST_HELD_OUT
 from gdkl.estimators.loader_passes import content_keys
 from gdkl.guide.fit import SUBSET_MOST
-from gdkl.inputs import ColumnMoments
+from gdkl.inputs import ColumnMoments, check_row_count
 from gdkl.inputs.checks import on_cpu
 from gdkl.inputs.images import channel_rows
 from gdkl.numerics import DataError, OptionError
@@ -273,6 +273,7 @@ def first_pass(
     if count < 2:
         rows = "no rows" if not count else "one row only"
         raise DataError(f"the loader yields {rows}: give more data, and a loader that can be gone through again.")
+    check_row_count(count)
     sampled, targets, keys = sample.rows()
     held = _held_count(keys, count) if hold_out else 0
     rest = slice(held, held + SUBSET_MOST)

@@ -19,7 +19,16 @@ from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import is_stream, refuse_malformed_batches
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.sources import ArraySource, Source
-from gdkl.inputs import FloatArray, TableInput, TargetScaler, check_rows, check_targets, is_long_table, row_parts
+from gdkl.inputs import (
+    FloatArray,
+    TableInput,
+    TargetScaler,
+    check_row_count,
+    check_rows,
+    check_targets,
+    is_long_table,
+    row_parts,
+)
 from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import Predictive
 from gdkl.training import Batch, BatchSource, FittedModel, TrainingData
@@ -57,6 +66,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         long = is_long_table(X)
         rows = X if long else check_rows(self, X, reset=True)
         targets = check_targets(self, y, len(rows))
+        check_row_count(len(rows))
         parts = row_parts(rows) if long else []
         checked = (check_rows(self, part, reset=first == 0, first_row=first) for first, part in parts)
         # Names are known once the first part was checked.
