@@ -71,7 +71,14 @@ class TableKind:
         return Augmentation(recombine=recombines and exact and bool(option))
 
     def network(
-        self, feature_net: FeatureNet, preset: Preset, algebra: torch.dtype, augmentation: Augmentation, *, exact: bool
+        self,
+        feature_net: FeatureNet,
+        preset: Preset,
+        algebra: torch.dtype,
+        augmentation: Augmentation,
+        *,
+        exact: bool,
+        cuda: bool,
     ) -> Callable[[int], nn.Module]:
         """Builds a member's network from the number of columns: a perceptron by default."""
         return network_builder(feature_net)
@@ -124,13 +131,22 @@ class ImageKind:
         return Augmentation(crop=bool(option), mirror=bool(option))
 
     def network(
-        self, feature_net: FeatureNet, preset: Preset, algebra: torch.dtype, augmentation: Augmentation, *, exact: bool
+        self,
+        feature_net: FeatureNet,
+        preset: Preset,
+        algebra: torch.dtype,
+        augmentation: Augmentation,
+        *,
+        exact: bool,
+        cuda: bool,
     ) -> Callable[[int], nn.Module]:
         """A wide ResNet by default; with exact inference the network's own input is augmented, the guide's is not."""
         shape = self.input.image_shape
 
         def resnet(channels: int) -> nn.Module:
-            return WideResNet(preset.depth, preset.widen_factor, preset.dropout, in_channels=channels)
+            net = WideResNet(preset.depth, preset.widen_factor, preset.dropout, in_channels=channels)
+            # The layout that convolutions in bfloat16 are fastest in, on a GPU.
+            return net.to(memory_format=torch.channels_last) if cuda else net  # pyright: ignore[reportCallIssue]
 
         crops = None
         if exact and augmentation.crop:

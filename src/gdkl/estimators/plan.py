@@ -82,7 +82,9 @@ class Plan:
             kernel = softplus_rbf_kernel()
         values: dict[str, Any] = {
             "schedule": self.schedule(),
-            "feature_net": self.kind.network(self.feature_net, p, self.algebra, self.augmentation, exact=self.exact),
+            "feature_net": self.kind.network(
+                self.feature_net, p, self.algebra, self.augmentation, exact=self.exact, cuda=self.device.type == "cuda"
+            ),
             "base_kernel": kernel,
             "weight_decay": p.weight_decay,
             "kernel_rate": p.kernel_rate,
