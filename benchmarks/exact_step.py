@@ -16,26 +16,31 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
-from itertools import count, islice, pairwise
+from contextlib import contextmanager
+from itertools import count, pairwise
 from pathlib import Path
+from typing import Any
 
 import gpytorch
 import numpy as np
 import torch
-from gdkl.methods.guided_step import guided_step
 from matplotlib.figure import Figure
 
 from gdkl import infinite
-from gdkl.gp import Marginals, Split
 from gdkl.guide import as_kernel_function, fit_guide
-from gdkl.methods import DEFAULT_SPLIT_POOL, DEFAULT_STEPS
-from gdkl.methods.gdkl import guided_splits, use_of_threads
 from gdkl.nets import MLP
-from gdkl.numerics import keep_freed_memory, one_blas_thread, shared_by_threads, threads_for
-from gdkl.objectives import marginal_likelihood
-from gdkl.training import LeanAdam, Schedule, SplitSampler, StudentOptions, TrainingData, build_deep_kernel, descend
+from gdkl.numerics import threads_for
+from gdkl.objectives import gaussian_term, guided, marginal_likelihood
+from gdkl.training import (
+    AutogradStep,
+    GuidedSplits,
+    Schedule,
+    SplitSampler,
+    StudentOptions,
+    TrainingData,
+    build_deep_kernel,
+    make_optimiser,
+)
 from published_step import GPyTorchDKL, PublishedGDKL
 
 #: The guide's posteriors are computed ahead, for a pool of splits that a fit goes through about four times. An honest
@@ -43,7 +48,7 @@ from published_step import GPyTorchDKL, PublishedGDKL
 #: fit of fewer than 1000 rows draws another pool half-way, and has a tenth fewer rows until then; together that takes
 #: the same time.)
 ROUND = 64
-FRESH = -(-ROUND * DEFAULT_SPLIT_POOL // DEFAULT_STEPS)
+FRESH = -(-ROUND * 512 // 2000)
 
 CHOLESKY = "cholesky"
 
@@ -60,29 +65,37 @@ def _data(n: int, d: int = 13) -> TrainingData:
     return TrainingData(rows, ((targets - targets.mean()) / targets.std()).unsqueeze(1))
 
 
-def our_steps(data: TrainingData, spare: Executor | None = None) -> dict[str, Callable[[], None]]:
-    """Our guided step and our DKL step, each as the training loop runs it."""
+def our_steps(data: TrainingData) -> dict[str, Callable[[], None]]:
+    """Our guided step and our DKL step, each as the training loop takes it."""
     torch.manual_seed(0)
     guide = fit_guide(as_kernel_function(infinite.mlp()), data.rows, data.targets)
     options = StudentOptions(Schedule(1))
-    models = [build_deep_kernel(data, options) for _ in range(2)]
-    optimisers = [LeanAdam(model.parameters(), 1e-2) for model in models]
+    students = [build_deep_kernel(data, options).train() for _ in range(2)]
+    optimisers = [make_optimiser([{"params": list(student.parameters())}], options) for student in students]
 
-    def rounds() -> Iterator[tuple[Split, Marginals]]:
+    def guided_loss(student: Any, data: TrainingData, split: Any, p: Any) -> Any:
+        q, y, noise = student.split_marginals(data, split)
+        return guided(q, p, gaussian_term(q, y, noise), 1.0)
+
+    def evidence(student: Any, data: TrainingData) -> Any:
+        return marginal_likelihood(student.gram(data.rows), data.targets, student.noise(), name="K")
+
+    steps = AutogradStep(students[0], guided_loss), AutogradStep(students[1], evidence)
+
+    def inputs() -> Iterator[Any]:
         for seed in count():
-            yield from islice(guided_splits(guide, SplitSampler(data.n, 1, seed), spare, pool=FRESH), ROUND)
+            splits = GuidedSplits(guide, SplitSampler(data.n, 1, seed), pool=FRESH)
+            yield from (splits(step) for step in range(ROUND))
 
-    splits = rounds()
+    seen = inputs()
 
     def gdkl_step() -> None:
-        split, p = next(splits)
-        objective = guided_step(models[0], data, split, p, 1.0)
-        assert objective is not None
-        descend(optimisers[0], objective.value)
+        steps[0](data, *next(seen))
+        optimisers[0].step()
 
     def dkl_step() -> None:
-        value = marginal_likelihood(models[1].gram(data), data.targets, models[1].noise(), name="K").value
-        descend(optimisers[1], value)
+        steps[1](data)
+        optimisers[1].step()
 
     return {"gdkl": gdkl_step, "dkl": dkl_step}
 
@@ -115,53 +128,28 @@ def mean_time(step: Callable[[], None], budget: float) -> float:
 def time_all(n: int, rounds: int, budget: float) -> dict[str, float]:
     """Milliseconds of all steps for ``n`` rows: the best of several rounds, in turns, because machines are shared.
 
-    Ours run as `fit` runs them: the use of threads is their own choice, the guide has a thread beside them where that
-    choice is one, and freed memory is kept. Theirs get both one thread and all, and the better counts.
+    Ours run as `fit` runs them: with the threads that their size asks for, the guide beside a student of one thread.
+    Theirs get both one thread and all, and the better counts.
     """
     data = _data(n)
-    threads, use = threads_for(n), use_of_cores(n)
-    with ExitStack() as stack:
-        spare = None
-        if use == "one":
-            spare = stack.enter_context(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)))
-        ours, theirs = our_steps(data, spare), their_steps(data)
-        if n > MOST_PUBLISHED_ROWS:
-            del theirs[PUBLISHED]
-        square = torch.randn(500, 500, dtype=torch.float64)
-        square = square @ square.T + 500 * torch.eye(500, dtype=torch.float64)
-        plain = {**theirs, CHOLESKY: lambda: _cholesky(square)}
-        steps = [("gdkl", ours["gdkl"], threads if use == "torch" else 1), ("dkl", ours["dkl"], threads)]
-        steps += [(name, step, most) for name, step in plain.items() for most in {1, torch.get_num_threads()}]
-        best: dict[str, float] = {}
-        for name, step, _ in steps:
-            # A whole round of ours, so that the rounds that are timed begin with a pool.
-            for _ in range(ROUND if name == "gdkl" else 1):
-                step()
-        for _ in range(rounds):
-            for name, step, most in steps:
-                with (
-                    _threads(most),
-                    _as_fits_run(n, name, use == "halves") if name in ours else nullcontext(),
-                ):
-                    best[name] = min(best.get(name, float("inf")), mean_time(step, budget))
+    ours, theirs = our_steps(data), their_steps(data)
+    if n > MOST_PUBLISHED_ROWS:
+        del theirs[PUBLISHED]
+    square = torch.randn(500, 500, dtype=torch.float64)
+    square = square @ square.T + 500 * torch.eye(500, dtype=torch.float64)
+    plain = {**theirs, CHOLESKY: lambda: _cholesky(square)}
+    steps = [("gdkl", ours["gdkl"], threads_for(n // 2)), ("dkl", ours["dkl"], threads_for(n))]
+    steps += [(name, step, most) for name, step in plain.items() for most in {1, torch.get_num_threads()}]
+    best: dict[str, float] = {}
+    for name, step, _ in steps:
+        # A whole round of ours, so that the rounds that are timed begin with a pool.
+        for _ in range(ROUND if name == "gdkl" else 1):
+            step()
+    for _ in range(rounds):
+        for name, step, most in steps:
+            with _threads(most):
+                best[name] = min(best.get(name, float("inf")), mean_time(step, budget))
     return best
-
-
-def use_of_cores(n: int) -> str:
-    """How a fit uses them for a guided step: two threads share its halves, or it is one thread's, or torch's own."""
-    data, most = _data(n), torch.get_num_threads()
-    with use_of_threads(data, StudentOptions(Schedule(1))) as spare:
-        if spare is not None:
-            return "one"
-        return "halves" if torch.get_num_threads() < most else "torch"
-
-
-@contextmanager
-def _as_fits_run(n: int, name: str, halves: bool) -> Generator[None]:
-    guided = name == "gdkl"
-    largest = 8 * n * (n // 2 if guided else n)
-    with keep_freed_memory(largest), one_blas_thread(), shared_by_threads(2 if halves and guided else 1):
-        yield
 
 
 @contextmanager
@@ -200,7 +188,7 @@ def main() -> None:
         known[str(n)] = {name: round(value, 3) for name, value in times.items()}
         g, d, p, e = (times.get(name, float("nan")) for name in ("gdkl", "dkl", PUBLISHED, "gpytorch dkl"))
         print(
-            f"{n:>5} {use_of_cores(n):>7} {g:>8.2f} {d:>8.2f} {p:>9.2f} {e:>8.2f}"
+            f"{n:>5} {threads_for(n // 2):>7} {g:>8.2f} {d:>8.2f} {p:>9.2f} {e:>8.2f}"
             f"   {p / g:>14.1f} {e / g:>13.1f} {g / d:>8.2f} {p / cholesky:>41.1f} {e / cholesky:>8.1f}",
             flush=True,
         )

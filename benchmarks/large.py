@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from gdkl import GDKLRegressor
-from gdkl.training import TrainingData, exact_cost
+from gdkl.training import Problem
 
 GIB = 2**30
 
@@ -34,11 +34,7 @@ def main() -> None:
     on_gpu = arguments.device.startswith("cuda")
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    meta = TrainingData(
-        torch.empty(1, arguments.rows, arguments.columns, dtype=torch.float64, device=arguments.device),
-        torch.empty(1, 1, arguments.rows, dtype=torch.float64, device=arguments.device),
-    )
-    estimate = exact_cost(meta, arguments.steps, guided=True)
+    estimate = Problem(arguments.rows, 1, 1, guided=True, device=arguments.device.partition(":")[0])
 
     started = time.perf_counter()
     model = GDKLRegressor(n_iter=arguments.steps, device=arguments.device, random_state=0).fit(X, y)
@@ -48,10 +44,10 @@ def main() -> None:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"n = {arguments.rows}, {arguments.steps} steps on {arguments.device}, torch {torch.__version__}")
-    print(f"fit {fitted - started:.1f} s, of which training by the estimate {estimate.seconds:.1f} s")
+    print(f"fit {fitted - started:.1f} s, of which training by the estimate {estimate.seconds(arguments.steps):.1f} s")
     print(f"prediction of {len(mean)} rows {done - fitted:.2f} s")
     print(f"memory of the process: peak {peak / GIB:.2f} GiB, before the fit {before / GIB:.2f} GiB")
-    print(f"a step by the estimate: {estimate.bytes / GIB:.2f} GiB")
+    print(f"a step by the estimate: {estimate.bytes() / GIB:.2f} GiB")
     if on_gpu:
         print(f"memory of the GPU: peak {torch.cuda.max_memory_allocated() / GIB:.2f} GiB")
 

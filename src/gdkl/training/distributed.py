@@ -1,7 +1,9 @@
-"""Several processes that train one model: each takes its own batches, gradients are averaged, one process writes.
+"""Data-parallel training: each process takes its own batches, gradients are averaged, the first process writes.
 
-Started by ``torchrun``. Plain collective calls on one flat tensor: networks here may be several members run as one,
-which wrappers around modules do not expect.
+Started by ``torchrun``. By hand and not by Lightning Fabric, which averages gradients in DistributedDataParallel: there
+a step must be one call of the wrapped module's ``forward``. Here an objective calls several methods of a student whose
+members may run through `torch.vmap`, and a step may be one CUDA graph of loss and gradients; what would be left for
+Fabric is to start the process group. So gradients are averaged after a step, however it was taken, as one flat tensor.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def local_device(device: torch.device) -> torch.device:
 
 @torch.no_grad()
 def share_state(module: nn.Module, world: World) -> None:
-    """Give every process the parameters and buffers of the first."""
+    """Broadcast the parameters and buffers of the first process."""
     if world.size > 1:
         for value in module.state_dict().values():
             dist.broadcast(value, src=0)
@@ -97,6 +99,6 @@ def average(value: Tensor, world: World) -> Tensor:
 
 
 def wait_for_all(world: World) -> None:
-    """Until every process is here: the first may be writing what the others will read."""
+    """Wait until every process is here: the first may be writing what the others will read."""
     if world.size > 1:
         dist.barrier()
