@@ -1,7 +1,6 @@
-"""Batches of rows: any number of them, from memory, from a file or from a DataLoader, the same for the same seed.
+"""Mini-batches of any number of rows: from memory, a file or a DataLoader, the same for the same seed.
 
-A source answers for a step by its number alone wherever it can, so that a resumed run sees the batches that the
-unbroken one would have seen.
+Wherever it can, a source gives the batch of a step by its number alone: a resumed run sees those of the unbroken one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from gdkl.numerics import DataError, OptionError
 
-#: Mixes a seed with the number of an epoch or a step: a large prime, so that neighbouring seeds do not meet.
+#: Mixes a seed with the number of an epoch or a step: a large prime, so that neighbouring seeds do not collide.
 _STRIDE = 1_000_003
 
 
@@ -46,11 +45,11 @@ class BatchSource(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """Rows a step, of one process."""
+        """Rows per step of one process."""
         ...
 
     def batch(self, step: int) -> Batch:
-        """The batch of a step, counted from 0; steps are asked for in order."""
+        """The batch of a step, counted from 0; called for each step in turn."""
         ...
 
     def sample(self, count: int, seed: int) -> Batch:
@@ -76,10 +75,7 @@ ALONE = World()
 
 
 def check_batch_size(batch_size: int, rows: int) -> int:
-    """The even number of rows that a batch has: not more than there are.
-
-    Raises:
-        OptionError: If a batch could not be split in two.
+    """The even number of rows that a batch has, no more than there are; refuses one that cannot be split in two.
 
     Example:
         >>> check_batch_size(1024, rows=301)
@@ -111,12 +107,6 @@ class Epochs:
 
     Several processes cut the same order, so that in one step they see different rows.
 
-    Args:
-        rows: Number of training rows.
-        batch_size: Rows a step and process, even.
-        seed: Of the orders.
-        world: Which process this is.
-
     Example:
         >>> epochs = Epochs(10, 4, seed=0)
         >>> first = torch.cat([epochs.index(0), epochs.index(1)])
@@ -143,7 +133,7 @@ class Epochs:
 
 
 class NumberedBatches(ABC):
-    """Batches of rows that can be had by their positions, wherever they lie.
+    """Batches of rows that have positions, wherever they are stored.
 
     Args:
         epochs: Positions of each step's rows.
@@ -159,7 +149,7 @@ class NumberedBatches(ABC):
 
     @property
     def batch_size(self) -> int:
-        """Rows a step."""
+        """Rows per step."""
         return self._epochs.batch_size
 
     def batch(self, step: int) -> Batch:
@@ -182,15 +172,7 @@ class NumberedBatches(ABC):
 
 
 class TensorBatches(NumberedBatches):
-    """Rows and targets that lie in memory, on the device, ready to be learned from.
-
-    Args:
-        rows: ``(n, d)``.
-        targets: ``(outputs, n)`` or class numbers ``(n,)``.
-        batch_size: Rows a step.
-        seed: Of the order.
-        world: Which process this is.
-    """
+    """Scaled rows ``(n, d)`` and targets ``(outputs, n)``, or class numbers ``(n,)``, in the device's memory."""
 
     def __init__(self, rows: Tensor, targets: Tensor, batch_size: int, seed: int, world: World = ALONE):
         if targets.shape[-1] != rows.shape[0]:
@@ -205,12 +187,12 @@ class TensorBatches(NumberedBatches):
 
 
 class ArrayBatches(NumberedBatches):
-    """Rows that stay where they are, in an array or a memory-mapped file, and are scaled a batch at a time.
+    """Rows that stay in an array or a memory-mapped file and are scaled a batch at a time.
 
     Args:
         rows: Number of training rows.
-        fetch: From ascending positions to scaled rows and targets of them, on the device.
-        batch_size: Rows a step.
+        fetch: From ascending positions to their scaled rows and targets, on the device.
+        batch_size: Rows per step.
         seed: Of the order.
         world: Which process this is.
     """
@@ -237,9 +219,7 @@ class ArrayBatches(NumberedBatches):
 
 
 class LoaderBatches:
-    """Batches as a DataLoader, or anything that can be iterated over again and again, yields them.
-
-    The order is the loader's own: pass one that shuffles, and repeatably so if the run is to be repeatable.
+    """Batches as a DataLoader, or anything else that can be iterated over repeatedly, yields them in its own order.
 
     Args:
         loader: Yields pairs of rows and targets.
@@ -266,7 +246,7 @@ class LoaderBatches:
     def batch(self, step: int) -> Batch:
         """The next batch, of the next epoch where one has ended; an odd row is left out.
 
-        A loader cannot be asked for a batch by its number: a resumed run goes through those that it has had.
+        A loader has no batch by its number: a resumed run iterates over those that it has seen.
         """
         while True:
             rows, targets = self._next_pair()
@@ -310,14 +290,7 @@ class LoaderBatches:
 
 
 def as_pair(item: Any, name: str = "a batch") -> tuple[Any, Any]:
-    """What a loader yields, as rows and targets.
-
-    Args:
-        item: What it yields.
-        name: Of the batch, for the error.
-
-    Raises:
-        DataError: If it is not a pair.
+    """What a loader yields, as rows and targets; anything but a pair is refused by the name of the batch.
 
     Example:
         >>> as_pair([1, 2])

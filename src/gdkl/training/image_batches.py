@@ -1,4 +1,4 @@
-"""Images on the device: the whole set lies there, crops and flips are one gather a batch, without worker processes."""
+"""Images in the device's memory: crops and flips are one gather per batch, without worker processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch.nn import functional as F
 
 from gdkl.nets import crop_indices
 from gdkl.numerics import DataError
-from gdkl.training.batches import ALONE, Batch, Epochs, World, step_generator
+from gdkl.training.batches import ALONE, Batch, Epochs, NumberedBatches, World, step_generator
 
 
-class ImageBatches:
-    """Labelled images that are normalised, cropped and flipped where they lie.
+class ImageBatches(NumberedBatches):
+    """Labelled images that are normalised, cropped and flipped on the device.
 
     Args:
         images: ``(n, channels, height, width)``: uint8, or floats that are normalised already; copied to the device
             once, with a margin of zeros: black, or what is normalised the mean colour.
         labels: Class numbers, ``(n,)``.
-        batch_size: Images a step.
+        batch_size: Images per step.
         seed: Of the order, the crops and the flips.
         means: Of each channel, of pixels from 0 to 1; None for floats.
         deviations: Of each channel; None for floats.
@@ -56,6 +56,7 @@ class ImageBatches:
                 "images must be (n, channels, height, width) with a label each: uint8 with means and deviations, or "
                 f"normalised floats without; got {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}."
             )
+        super().__init__(Epochs(len(images), batch_size, seed, world))
         self.margin, self.flip, self.seed, self.world = margin, flip, seed, world
         self.shape = tuple(int(size) for size in images.shape[1:])
         self._padded = F.pad(images.to(device), (margin,) * 4)
@@ -65,19 +66,8 @@ class ImageBatches:
             # From a byte to a normalised pixel by one multiplication and one addition.
             mean, deviation = (torch.tensor(values, device=device)[:, None, None] for values in (means, deviations))
             self._scaling = (1 / (255 * deviation), -mean / deviation)
-        self._epochs = Epochs(len(images), batch_size, seed, world)
-        # All of an epoch's positions are copied to the device at once: a copy a step would make the device wait.
+        # All of an epoch's positions are copied to the device at once: a copy per step would make the device wait.
         self._order: tuple[int, Tensor] | None = None
-
-    @property
-    def rows(self) -> int:
-        """Number of images."""
-        return self._labels.shape[0]
-
-    @property
-    def batch_size(self) -> int:
-        """Images a step."""
-        return self._epochs.batch_size
 
     @property
     def device(self) -> torch.device:
@@ -95,10 +85,10 @@ class ImageBatches:
         generator = step_generator(self.seed + 1, step, self.device, self.world.rank)
         return Batch(self._augmented(index, generator), self._labels.index_select(0, index), index)
 
-    def sample(self, count: int, seed: int) -> Batch:
-        """Some images drawn at random, as they are."""
-        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))[:count].to(self.device)
-        return Batch(self.plain(order), self._labels.index_select(0, order), order)
+    def take(self, index: Tensor) -> Batch:
+        """Images at given positions, without crop or flip."""
+        index = index.to(self.device)
+        return Batch(self.plain(index), self._labels.index_select(0, index), index)
 
     def plain(self, index: Tensor) -> Tensor:
         """Normalised images without crop or flip, as flat rows."""

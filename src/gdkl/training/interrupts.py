@@ -1,4 +1,4 @@
-"""Ctrl-C during training ends it after the step under way, with a model that can be used."""
+"""Ctrl-C during training ends it after the current step, with a usable model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InterruptGuard:
     def __enter__(self) -> InterruptGuard:
         if threading.current_thread() is threading.main_thread():
             previous = signal.getsignal(signal.SIGINT)
-            # A handler that is not Python's own belongs to somebody who wants to decide for himself.
+            # A handler that is not Python's own stays.
             if previous is signal.default_int_handler:
                 signal.signal(signal.SIGINT, self._handle)
                 self._previous, self._active = previous, True

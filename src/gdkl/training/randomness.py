@@ -1,4 +1,4 @@
-"""Random numbers of global generators, which networks and loaders draw from, for one fit at a time."""
+"""The global random generators, which networks and loaders draw from, owned by one fit at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from gdkl.training.batches import step_generator
 
-#: The global generator is one for all threads: whoever seeds it must be alone with it.
+#: The global generator is shared by all threads: one fit at a time may seed it.
 _GENERATOR = threading.RLock()
 
 #: Its type stubs do not know that generators can be changed.
@@ -22,7 +22,7 @@ _NUMPY: Any = np.random
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Generator[None]:
-    """Seed torch's global generators for a while, alone, and put the user's state back.
+    """Seed torch's global generators inside the context, exclusively, and restore the user's state.
 
     Example:
         >>> with seeded(0, torch.device("cpu")):
@@ -38,14 +38,13 @@ def seeded(seed: int, device: torch.device) -> Generator[None]:
 
 
 class OwnRandomNumbers:
-    """A stretch of random numbers that is gone on with each time it is entered, whatever was drawn meanwhile.
+    """A sequence of random numbers that continues each time the context is entered, whatever was drawn meanwhile.
 
-    Inside, the global generators of torch (on the CPU), NumPy and Python are its own; outside they are the user's, as
-    if nothing had been drawn.
+    Inside, the global generators of torch (on the CPU), NumPy and Python are its own; outside they are the user's.
 
     Args:
-        seed: Of the numbers.
-        part: Other parts of one seed have other numbers.
+        seed: Of the sequence.
+        part: Other parts of one seed have other sequences.
 
     Example:
         >>> one, other = OwnRandomNumbers(0), OwnRandomNumbers(0)
