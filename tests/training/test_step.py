@@ -1,4 +1,4 @@
-"""Steps: autograd through our rooms, and member by member, against autograd through torch's own operations."""
+"""Steps: autograd through our rooms, and members shared by threads, against autograd through torch's own operations."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gdkl.training import (
     AutogradStep,
     ClassData,
     GuidedSplits,
-    MemberwiseStep,
     Schedule,
     SplitSampler,
     StudentOptions,
+    ThreadedStep,
     TrainingData,
     build_deep_kernel,
     fit,
@@ -99,7 +99,8 @@ def test_a_step_is_its_plain_reading(members, outputs, n):
     student.zero_grad()
     value.sum().backward()
     expected = [value.detach(), *(parameter.grad.clone() for parameter in student.parameters())]
-    steps = [AutogradStep(student, _loss)] + ([MemberwiseStep(student, _loss)] if members > 1 else [])
+    steps = [AutogradStep(student, _loss)]
+    steps += [ThreadedStep(student, _loss, threads) for threads in (2, 7) if members > 1]
     for step in steps:
         found = _taken(student, step, data, split, p)
         torch.testing.assert_close(found[1] + BETA * found[2], expected[0], rtol=1e-10, atol=1e-10)
@@ -115,8 +116,8 @@ def _with_batch_norm(columns):
     "options",
     [{}, {"feature_net": _with_batch_norm}, {"base_kernel": gpytorch.kernels.ScaleKernel(gpytorch.kernels.RQKernel())}],
 )
-@pytest.mark.parametrize("threads", [1, 2])
-def test_member_by_member_is_the_batch(options, threads):
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_groups_of_members_are_the_batch(options, threads):
     """Any network, any kernel: values, gradients and what batch norm keeps."""
     student, data, split, p = _problem(3, 2, 30, **options)
     buffers = {name: value.clone() for name, value in student.named_buffers()}
@@ -124,16 +125,16 @@ def test_member_by_member_is_the_batch(options, threads):
     after = {name: value.clone() for name, value in student.named_buffers()}
     student.load_state_dict(buffers, strict=False)
     with thread_pool(threads):
-        found = _taken(student, MemberwiseStep(student, _loss), data, split, p)
+        found = _taken(student, ThreadedStep(student, _loss, threads), data, split, p)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
     for name, value in student.named_buffers():
         torch.testing.assert_close(value, after[name])
 
 
-def test_a_memberwise_step_sees_what_the_optimiser_changes_and_threads_change_nothing():
+def test_a_threaded_step_sees_what_the_optimiser_changes_and_threads_change_nothing():
     student, data, split, p = _problem(3, 1, 150)
-    step = MemberwiseStep(student, _loss)
+    step = ThreadedStep(student, _loss, 2)
     optimiser = torch.optim.Adam(student.parameters(), lr=1e-2, fused=True)
     first = step(data, split, p).value
     optimiser.step()
@@ -149,7 +150,7 @@ def test_a_matrix_without_a_factor_is_an_error_and_the_next_step_is_none_the_wor
     student, data, split, p = _problem(2, 1, 150)
     broken = TrainingData(data.rows.clone(), data.targets)
     broken.rows[0, split.observed[0, 3], 0] = float("nan")
-    step = MemberwiseStep(student, _loss)
+    step = ThreadedStep(student, _loss, 2)
     with thread_pool(2):
         before = step(data, split, p).value
         with pytest.raises(NotPositiveDefiniteError, match="deep kernel"):
@@ -162,31 +163,35 @@ def test_a_network_of_lower_precision_than_the_algebra():
     expected = _taken(student, AutogradStep(student, _loss), data, split, p)
     student.network.float()
     single = TrainingData(data.rows.float(), data.targets)
-    for kind in (AutogradStep, MemberwiseStep):
-        found = _taken(student, kind(student, _loss), single, split, p)
+    for step in (AutogradStep(student, _loss), ThreadedStep(student, _loss, 2)):
+        found = _taken(student, step, single, split, p)
         assert found[0].dtype == torch.float64
         for ours, wanted in zip(found, expected, strict=True):
             torch.testing.assert_close(ours.double(), wanted, rtol=2e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("method", ["gdkl", "dkl"])
-def test_a_fit_member_by_member_is_the_fit_as_a_batch(method, monkeypatch):
+def test_a_fit_by_several_threads_is_the_fit_by_one(method, monkeypatch):
     _, data, _, _ = _problem(3, 1, 140)
     guide = fit_guide(as_kernel_function(infinite.mlp()), data.rows, data.targets)
-    found, used = [], []
+    found, used, before = [], [], torch.get_num_threads()
 
-    class Recorder(MemberwiseStep):
+    class Recorder(ThreadedStep):
         def __init__(self, *arguments):
-            used.append(memberwise)
+            used.append(torch.get_num_threads())
             super().__init__(*arguments)
 
-    monkeypatch.setattr(fit, "MemberwiseStep", Recorder)
-    for memberwise in (True, False):
-        monkeypatch.setattr(fit, "is_memberwise", lambda data, chosen=memberwise: chosen)
-        options = StudentOptions(Schedule(10), feature_net=_net)
-        model = fit_gdkl(data, guide, options) if method == "gdkl" else fit_dkl(data, options)
+    monkeypatch.setattr(fit, "ThreadedStep", Recorder)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            options = StudentOptions(Schedule(10), feature_net=_net)
+            model = fit_gdkl(data, guide, options) if method == "gdkl" else fit_dkl(data, options)
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(before)
         found.append((*model.marginals(data.rows), model.noise))
-    assert used == [True]
+    assert used == [2]
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-7)
 
@@ -194,7 +199,8 @@ def test_a_fit_member_by_member_is_the_fit_as_a_batch(method, monkeypatch):
 def test_a_random_network_is_not_shared_by_threads(monkeypatch):
     """Dropout draws from one generator: the order of threads must not decide who draws what."""
     _, data, _, _ = _problem(2, 1, 140)
-    monkeypatch.setattr(fit, "MemberwiseStep", lambda *_: pytest.fail("members apart"))
+    monkeypatch.setattr(fit, "ThreadedStep", lambda *_: pytest.fail("members apart"))
+    monkeypatch.setattr(fit, "member_threads", lambda data: 2)
     options = StudentOptions(Schedule(3), feature_net=lambda d: nn.Sequential(MLP(d, (6,)), nn.Dropout(0.2)))
     one, other = (fit_dkl(data, options).marginals(data.rows) for _ in range(2))
     assert torch.equal(one.mean, other.mean)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Sequence
+from copy import copy, deepcopy
 from typing import cast
 
 import torch
@@ -64,20 +64,28 @@ class Members(nn.Module):
         parameters = dict(zip(self._parameter_names, self.stacked, strict=True))
         return batched(parameters, dict(zip(self._buffer_names, self._buffers_in_order(), strict=True)), rows)
 
-    def member(self, index: int) -> Members:
-        """One of several members on its own; its parameters and buffers are views of the stacked ones."""
+    def select(self, part: slice) -> Members:
+        """Some of several members; their parameters and buffers are views of those of all."""
         network = deepcopy(self._template[0])
-        for name, value in _named(self._parameter_names, self.stacked):
-            owner, _, last = name.rpartition(".")
-            setattr(network.get_submodule(owner), last, nn.Parameter(value.detach()[index]))
-        for name, value in _named(self._buffer_names, self._buffers_in_order()):
-            owner, _, last = name.rpartition(".")
-            setattr(network.get_submodule(owner), last, value[index])
-        return Members([network.train(self.training)])
+        parameters = [nn.Parameter(value.detach()[part]) for value in self.stacked]
+        buffers = [value[part] for value in self._buffers_in_order()]
+        count = len(range(self.count)[part])
+        if count == 1:
+            for name, value in zip(self._parameter_names, parameters, strict=True):
+                owner, _, last = name.rpartition(".")
+                setattr(network.get_submodule(owner), last, nn.Parameter(value.detach()[0]))
+            for name, value in zip(self._buffer_names, buffers, strict=True):
+                owner, _, last = name.rpartition(".")
+                setattr(network.get_submodule(owner), last, value[0])
+            return Members([network.train(self.training)])
+        # A template of its own: calls from several threads put their parameters into it.
+        chosen = copy(self)
+        chosen.count, chosen._template = count, [network]
+        chosen._modules, chosen._parameters, chosen._buffers = {}, {}, {}
+        chosen.stacked = nn.ParameterList(parameters)
+        for index, value in enumerate(buffers):
+            chosen.register_buffer(f"stacked_buffer_{index}", value)
+        return chosen
 
     def _buffers_in_order(self) -> list[Tensor]:
         return [cast(Tensor, getattr(self, f"stacked_buffer_{index}")) for index in range(len(self._buffer_names))]
-
-
-def _named(names: Sequence[str], values: Iterable[Tensor]) -> list[tuple[str, Tensor]]:
-    return list(zip(names, values, strict=True))

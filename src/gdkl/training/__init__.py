@@ -40,7 +40,7 @@ from gdkl.training.progress import EpochProgress, ProgressDisplay
 from gdkl.training.randomness import OwnRandomNumbers, seeded
 from gdkl.training.schedule import Decay, Schedule
 from gdkl.training.splits import SplitSampler
-from gdkl.training.step import AutogradStep, MemberwiseStep, Step
+from gdkl.training.step import AutogradStep, Step, ThreadedStep
 from gdkl.training.student import MATRIX_NAME, DeepKernel, HeldOut, SparseDeepKernel
 
 __all__ = [
@@ -69,7 +69,6 @@ __all__ = [
     "ImageBatches",
     "KernelAndNoise",
     "LoaderBatches",
-    "MemberwiseStep",
     "NumberedBatches",
     "OwnRandomNumbers",
     "Prefetcher",
@@ -84,6 +83,7 @@ __all__ = [
     "StepReport",
     "StudentOptions",
     "TensorBatches",
+    "ThreadedStep",
     "TrainingData",
     "TrainingOutcome",
     "World",

@@ -52,7 +52,11 @@ class TrainingData:
 
     def member(self, index: int) -> Self:
         """One fit of the batch, as a batch of one."""
-        return self._map(lambda value, _: value[index : index + 1])
+        return self.select(slice(index, index + 1))
+
+    def select(self, part: slice) -> Self:
+        """Some fits of the batch."""
+        return self._map(lambda value, _: value[part])
 
     def repeat(self, members: int) -> Self:
         """The same data for several members per fit: all fits once, then all again; a single fit is not copied."""

@@ -38,7 +38,7 @@ from gdkl.training.loop import train
 from gdkl.training.options import StudentOptions
 from gdkl.training.prefetch import Prefetcher
 from gdkl.training.randomness import seeded
-from gdkl.training.step import AutogradStep, MemberwiseStep, Step, is_memberwise, member_threads
+from gdkl.training.step import AutogradStep, Step, ThreadedStep, member_threads
 from gdkl.training.student import MATRIX_NAME, DeepKernel, SparseDeepKernel
 
 #: Rows that `history_` has at most, whatever the number of steps.
@@ -91,8 +91,8 @@ def fit_exact(
 
     def prepare(student: DeepKernel, stochastic: bool) -> _Run:
         # Random numbers of a network come from one global generator, which threads would draw from in any order.
-        memberwise = is_memberwise(data) and not stochastic
-        step: Step = MemberwiseStep(student, loss) if memberwise else AutogradStep(student, loss)
+        threads = 1 if stochastic else member_threads(data)
+        step: Step = ThreadedStep(student, loss, threads) if threads > 1 else AutogradStep(student, loss)
 
         def take(number: int) -> ObjectiveValue:
             return step(data, *(() if inputs is None else inputs(number)))
@@ -101,7 +101,6 @@ def fit_exact(
         groups.append({"params": [*student.kernel.parameters(), *student.noise.parameters()]})
         groups[1]["rate"] = options.kernel_rate
         before = {} if delayed is None else {delayed.step: partial(_measure, student, delayed)}
-        threads = member_threads(data) if memberwise else 1
         return _Run(take, groups, threads, lambda: {"noise": student.noise()}, before)
 
     trained = _train(build, prepare, options, data.rows, problem.used // 2 if problem.guided else data.n)

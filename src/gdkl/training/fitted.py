@@ -55,7 +55,11 @@ class FittedModel:
         chosen = list(members)
         embed = self.embed
         if isinstance(embed, Members) and embed.count > 1:
-            embed = Members([deepcopy(embed.member(index).single) for index in chosen]).requires_grad_(False).eval()
+            embed = (
+                Members([deepcopy(embed.select(slice(index, index + 1)).single) for index in chosen])
+                .requires_grad_(False)
+                .eval()
+            )
         posterior = copy(self.posterior)
         for name, value in vars(posterior).items():
             if isinstance(value, Tensor):

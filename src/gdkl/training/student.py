@@ -96,10 +96,10 @@ class DeepKernel(nn.Module):
         """Kernel matrix of all rows ``(members, n, d)``, shape ``(members, outputs, n, n)``."""
         return self.kernel.leading(self.network(rows).unsqueeze(-3), rows.shape[-2])
 
-    def member(self, index: int) -> DeepKernel:
-        """One of several members on its own; its parameters are views of those of all."""
-        own = slice(index, index + 1)
-        return DeepKernel(self.network.member(index), select_members(self.kernel, own), select_members(self.noise, own))
+    def select(self, part: slice) -> DeepKernel:
+        """Some of several members; their parameters are views of those of all."""
+        parts = self.network.select(part), select_members(self.kernel, part), select_members(self.noise, part)
+        return DeepKernel(*parts)
 
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
