@@ -17,9 +17,10 @@ from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingType
 
 T = TypeVar("T")
 
-#: Smallest matrix that several threads factorise: on an idle machine they gain a third from some 200 rows on, but where
-#: anything else computes they wait for each other after every operation, and short operations take ten times as long.
-_SMALLEST = 400
+#: Smallest matrix that several threads factorise. With 227 rows two threads take 16 % off a guided fit on an idle
+#: machine. Where something else takes the cores they wait for each other after every operation, and a fit takes several
+#: times as long: who runs many fits at once gives each process one thread (OMP_NUM_THREADS=1).
+_SMALLEST = 200
 
 _POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("thread pool", default=None)
 
