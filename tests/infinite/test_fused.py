@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from oracles import CASES, arrays, inputs
 
 import gdkl.infinite as inf
-from gdkl.infinite.engines import engine_for
+from gdkl.infinite.network import engine_for
 from gdkl.infinite.fused import compile as compiler
 from gdkl.infinite.fused.engine import CompiledEngine
 from gdkl.infinite.fused.lower import LaneProgram, Repeat, flat, lower

@@ -9,7 +9,7 @@ from emulated import emulate
 import gdkl.infinite as inf
 from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.covariance import CovarianceEngine
-from gdkl.infinite.engines import engine_for
+from gdkl.infinite.network import engine_for
 from gdkl.infinite.formulas import (
     ArcFraction,
     ArcPolynomial,

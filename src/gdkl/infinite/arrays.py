@@ -26,11 +26,10 @@ _looking: ContextVar[bool] = ContextVar("looking", default=True)
 
 @contextmanager
 def unchecked() -> Generator[None]:
-    """Take it that inputs and covariances are finite, without a look at them.
+    """Take it that inputs and covariances are finite, without a look at them, for which Python would wait for a GPU.
 
-    A look makes Python wait for a GPU until everything asked of it so far is done. A training loop that asks for the
-    kernel of every batch looks at its objective now and then instead. Counts for the thread, or asyncio task, that
-    enters it, and not for threads that are started within.
+    A training loop that asks for the kernel of every batch looks at its objective now and then instead. Counts for
+    the thread, or asyncio task, that enters it, and not for threads that are started within.
 
     Example:
         >>> import gdkl.infinite as inf
@@ -52,13 +51,7 @@ def values_are_checked() -> bool:
 
 @dataclass(frozen=True)
 class Inputs:
-    """One or two sets of inputs as floating-point tensors of one precision on one device.
-
-    Attributes:
-        x1: First set, shape ``(n1, d)`` or ``(n1, C, H, W)``.
-        x2: Second set, or None where the first meets itself.
-        as_numpy: Whether the caller gave arrays and gets arrays back.
-    """
+    """One or two sets of inputs, tensors of one precision and device; ``x2`` is None where the first meets itself."""
 
     x1: Tensor
     x2: Tensor | None
@@ -81,16 +74,7 @@ class Inputs:
 
 
 def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None, *, name: str = "x1") -> Inputs:
-    """Check inputs and turn them into tensors: float32 and float64 stay, whole numbers become float64.
-
-    Args:
-        x1: First set.
-        x2: Second set; None where the first meets itself.
-        name: What the caller calls the first set, for errors.
-
-    Raises:
-        DataError: If the inputs are not numbers, not finite, empty, or do not fit each other.
-    """
+    """Checked inputs as tensors: float32 and float64 stay, whole numbers become float64; ``name`` is for errors."""
     as_numpy = not isinstance(x1, Tensor) and not isinstance(x2, Tensor)
     first = _tensor(x1, name)
     second = None if x2 is None else _tensor(x2, "x2")

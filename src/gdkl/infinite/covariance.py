@@ -47,16 +47,7 @@ SHORT_CALL = 2**14
 
 
 class CovarianceEngine(TiledEngine):
-    """Tiles of covariances.
-
-    Args:
-        program: The network's program.
-        x1: First set, shape ``(n1, features)`` or ``(n1, channels, height, width)``.
-        x2: Second set.
-
-    Raises:
-        UnsupportedError: If the network has a layer that needs the precise recursion.
-    """
+    """Tiles of covariances, unsupported for networks that need the precise recursion."""
 
     shares_cores = True
 

@@ -55,19 +55,13 @@ _Part: TypeAlias = Literal["φ", "φ'"]
 class Elementwise(Activation):
     """An activation given as a function, for those that have no closed form.
 
-    With normalised Hermite polynomials h_m and a_m(q) = E[φ(√q·z)·h_m(z)], found by quadrature for each
-    input,
+    With normalised Hermite polynomials h_m and a_m(q) = E[φ(√q·z)·h_m(z)], found by quadrature for each input,
+    E[φ(u)φ(v)] = Σ_m a_m(q1)·a_m(q2)·c^m: ``order`` multiplications per pair, positive semi-definite at any order.
 
-        E[φ(u)φ(v)] = Σ_m a_m(q1)·a_m(q2)·c^m,
-
-    so that the work per pair is ``order`` multiplications and the kernel is positive semi-definite at any
-    order.
-
-    Functions with kinks or steps and very large variances need more terms and nodes than there are. The error
-    is estimated for the pairs that occur, from what the expansion leaves and from coarser nodes, and a
-    `NumericsWarning` tells, once per layer for φ and once for φ', when it exceeds 1e-4 of the kernel. A larger
-    order gives more terms. The nodes are as close as they are: a kink away from zero, as hardtanh has, costs
-    some 1e-4 of the NNGP and, being a step of φ', some 1e-2 of the NTK at any order.
+    Functions with kinks or steps and very large variances need more terms and nodes than there are. The error is
+    estimated for the pairs that occur, and a `NumericsWarning` tells, once per layer for φ and once for φ', when it
+    exceeds 1e-4 of the kernel. A larger order gives more terms, but no closer nodes: a kink away from zero, as hardtanh
+    has, costs some 1e-4 of the NNGP and, being a step of φ', some 1e-2 of the NTK at any order.
 
     Args:
         fn: Takes a tensor and returns a tensor of the same shape, in float64, made of torch's operations, so
@@ -76,9 +70,7 @@ class Elementwise(Activation):
             default for variances up to about 30; steeper ones and larger variances need more.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> net = inf.Elementwise(torch.tanh)
-        >>> net.diagonal(torch.tensor([[1.0]]))
+        >>> Elementwise(torch.tanh).diagonal(torch.tensor([[1.0]]))
         tensor([0.3943])
     """
 

@@ -1,15 +1,12 @@
 """Element-wise functions of a pair's covariance k, each written once for every machine.
 
-An activation takes k to E[φ(u)φ(v)], given factors of either input that follow from its variance alone and are computed
-once per input. The variance behind it is the same formula with k = q and both factors the input's own, so that
-identical inputs keep a correlation of one.
+An activation takes k to E[φ(u)φ(v)], given factors of either input that follow from its variance alone. The variance
+behind it is the same formula with k = q and both factors the input's own: identical inputs keep a correlation of one.
 
 Piecewise linear activations need E|uv| = s·A, s = √(q1·q2), A = (2/π)·(√(1 − c²) + c·arcsin c), c = k/s. It is
-Lipschitz in k, so that single precision is enough. There the arcsine is too slow, and which approximation is best
-depends on the machine: `ArcPolynomial` has no division and few instructions, `ArcFraction` the fewest passes over
-memory. (The precise recursion needs 1 − A from 1 − c without cancellation, which is another function:
-`piecewise.fold`.) Functions that are not Lipschitz (the arcsine of `Erf` has infinite slope at its end) are computed in
-double precision.
+Lipschitz in k, so that single precision is enough; there the arcsine is too slow. `ArcPolynomial` has no division and
+few instructions, `ArcFraction` the fewest passes over memory. Functions that are not Lipschitz (the arcsine of `Erf`
+has infinite slope at its end) are computed in double precision.
 """
 
 from __future__ import annotations

@@ -104,18 +104,7 @@ class InfiniteWidthKernel(Kernel):
     def forward(
         self, x1: Tensor, x2: Tensor, diag: bool = False, last_dim_is_batch: bool = False, **params: Any
     ) -> Tensor:
-        """Covariances of two batches of inputs.
-
-        Args:
-            x1: Shape ``(*batch, n, d)``.
-            x2: Shape ``(*batch, m, d)``.
-            diag: Pair row i of one with row i of the other alone.
-            last_dim_is_batch: Treat each feature as inputs of its own.
-            **params: Nothing; as GPyTorch asks.
-
-        Returns:
-            Shape ``(*batch, n, m)``, or ``(*batch, n)`` with ``diag``.
-        """
+        """Covariances ``(*batch, n, m)`` of inputs ``(*batch, n, d)``; with ``diag`` of equal rows, ``(*batch, n)``."""
         del params
         same = x1 is x2 or (not (x1.requires_grad or x2.requires_grad) and torch.equal(x1, x2))
         if last_dim_is_batch:

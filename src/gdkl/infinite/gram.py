@@ -37,10 +37,7 @@ ARRAYS = 16
 class Work:
     """How a Gram matrix is computed.
 
-    Attributes:
-        memory: Bytes that the work may take beside the matrix itself.
-        n_jobs: Tiles at a time; None for one per core.
-        progress: Called after every tile.
+    ``memory`` is bytes beside the matrix, ``n_jobs`` tiles at a time (None for one per core).
     """
 
     memory: int = DEFAULT_BUDGET
@@ -54,11 +51,7 @@ class Work:
         return self.n_jobs if self.n_jobs is not None else torch.get_num_threads()
 
     def side(self, numbers_per_pair: int, dtype: torch.dtype, device: torch.device) -> int:
-        """Rows and columns of a tile.
-
-        Raises:
-            MemoryLimitError: If not even one pair fits.
-        """
+        """Rows and columns of a tile, of at least one pair, which must fit the memory."""
         pair = numbers_per_pair * ARRAYS * dtype.itemsize
         require_memory(
             pair,
@@ -87,11 +80,7 @@ class Work:
 
 
 def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
-    """Checked options of the work on a matrix.
-
-    Raises:
-        OptionError: If one is not allowed.
-    """
+    """Checked options of the work on a matrix."""
     if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
         raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
     jobs = None if n_jobs is None else whole_number(n_jobs, "n_jobs", least=1)
@@ -107,23 +96,14 @@ class Engine(ABC):
 
     @abstractmethod
     def fill(self, into: Any, *, symmetric: bool, work: Work) -> None:
-        """Compute the matrix.
-
-        Args:
-            into: A tensor or an array on disk, shape ``(n1, n2)``, that takes the result.
-            symmetric: Whether both sets are one, so that half of the matrix is computed.
-            work: Memory, cores and progress.
-        """
+        """Compute the matrix into a tensor or an array on disk; of a symmetric one, half is computed."""
 
 
 class TiledEngine(Engine):
-    """An engine that computes tiles.
+    """An engine that computes tiles."""
 
-    Attributes:
-        shares_cores: Whether cores share each operation of one tile, or take tiles of their own. Tiles of many short
-            operations must be shared: Python lets one thread at a time pass between operations.
-    """
-
+    #: Whether cores share each operation of one tile, or take tiles of their own. Tiles of many short operations must
+    #: be shared: Python lets one thread at a time pass between operations.
     shares_cores: ClassVar[bool] = False
     x1: Tensor
     x2: Tensor

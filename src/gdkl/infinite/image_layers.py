@@ -65,7 +65,6 @@ class Conv2d(InfiniteNetwork):
         return True
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width
         return FiniteConv2d(outputs, self.window, self.weight_var, self.bias_var)
 
     def _own_spec(self) -> Spec:
@@ -142,7 +141,6 @@ class AvgPool2d(InfiniteNetwork):
         yield program.Pool(self.window, normalise_edges=not self.count_include_pad)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return FiniteAvgPool2d(self.window, count_include_pad=self.count_include_pad)
 
     def _own_spec(self) -> Spec:
@@ -170,7 +168,6 @@ class GlobalAvgPool2d(InfiniteNetwork):
         yield program.Pool(None)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return FiniteFunction(image_mean, "global average")
 
     def _own_spec(self) -> Spec:
@@ -190,7 +187,6 @@ class Flatten(InfiniteNetwork):
         yield program.Flatten()
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return nn.Flatten()
 
     def _own_spec(self) -> Spec:

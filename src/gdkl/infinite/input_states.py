@@ -23,16 +23,7 @@ GATHER_BUDGET = 32 * 2**20
 
 
 def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: bool, ntk: bool, gradient: bool) -> State:
-    """Covariances of vectors: variances |x|²/d, correlations from the directions x̂ = x/|x|.
-
-    Args:
-        x1: First set, shape ``(n1, d)``.
-        x2: Second set, shape ``(n2, d)``; None for the first set again.
-        matched: Pair each row of the first set with the same row of the second alone.
-        two_sided: Carry 1 + c beside 1 − c.
-        ntk: Start a neural tangent kernel.
-        gradient: Carry the covariance for gradients.
-    """
+    """Covariances of vectors: variances |x|²/d, correlations from the directions x̂ = x/|x|."""
     d = x1.shape[1]
     q1, direction1 = variance_and_direction(x1)
     q2, direction2 = (q1, direction1) if x2 is None else variance_and_direction(x2)
@@ -64,14 +55,7 @@ def variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pair_deficits(a: Tensor, b: Tensor, frame: State, *, two_sided: bool) -> tuple[Tensor, Tensor | None]:
-    """1 − a·b of each pair of directions, and 1 + a·b where asked for.
-
-    Args:
-        a: Directions of the first set, of unit length or zero, with the features last.
-        b: Directions of the second set.
-        frame: Says how the two sets are paired.
-        two_sided: Whether 1 + a·b is wanted.
-    """
+    """1 − a·b of each pair of directions (of unit length or zero, features last), and 1 + a·b if asked for."""
     far = None
     if frame.pixels is Pixels.PAIRS and not frame.matched and a.shape[-1] > FEW_FEATURES:
         rows, columns = a.flatten(0, -2), b.flatten(0, -2)
@@ -156,17 +140,7 @@ def _product_error(a: Tensor, b: Tensor, product: Tensor) -> Tensor:
 def image_state(
     x1: Tensor, x2: Tensor | None, *, matched: bool, pairs: bool, two_sided: bool, ntk: bool, gradient: bool
 ) -> State:
-    """Covariances of the pixels of images over their channels.
-
-    Args:
-        x1: First set, shape ``(n1, C, H, W)``.
-        x2: Second set; None for the first set again.
-        matched: Pair each image of the first set with the same image of the second alone.
-        pairs: Whether each pixel meets every pixel of the other image, or only the same.
-        two_sided: Carry 1 + c beside 1 − c.
-        ntk: Start a neural tangent kernel.
-        gradient: Carry the covariance for gradients.
-    """
+    """Covariances of the pixels of images over their channels; ``pairs``: of all pixels with all."""
     # Channels last: pixels are vectors of channels.
     first = x1.permute(0, 2, 3, 1)
     second = first if x2 is None else x2.permute(0, 2, 3, 1)

@@ -1,16 +1,19 @@
-"""Layers that act on each pixel alone, and layers one after another."""
+"""Layers that act on each pixel alone, layers one after another, and sums of branches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
+import torch
 from torch import nn
 
-from gdkl.infinite.finite import FiniteFunction, FiniteLinear, channel_norm
+from gdkl.infinite.activation import Activation
+from gdkl.infinite.elementwise import Elementwise
+from gdkl.infinite.finite import FiniteFunction, FiniteLinear, FiniteResidual, channel_norm
 from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.parameters import finite_number
-from gdkl.infinite.program import Affine, Normalise, Op
+from gdkl.infinite.program import Activate, Add, Affine, Convolve, Normalise, Op, Save, Swap
 from gdkl.numerics import OptionError
 
 
@@ -24,7 +27,6 @@ class Linear(InfiniteNetwork):
         bias_var: Variance b of the biases.
 
     Example:
-        >>> import torch
         >>> Linear(weight_var=2.0, bias_var=0.5).kernel(torch.tensor([[1.0, 1.0]]))
         tensor([[2.5000]])
     """
@@ -41,7 +43,6 @@ class Linear(InfiniteNetwork):
         return True
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width
         return FiniteLinear(outputs, self.weight_var, self.bias_var)
 
     def _own_spec(self) -> Spec:
@@ -58,7 +59,6 @@ class LayerNorm(InfiniteNetwork):
         eps: Term that keeps the divisor from zero.
 
     Example:
-        >>> import torch
         >>> LayerNorm().diagonal(torch.tensor([[3.0, 4.0]]))
         tensor([1.0000])
     """
@@ -70,7 +70,6 @@ class LayerNorm(InfiniteNetwork):
         yield Normalise(self.eps)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return FiniteFunction(partial(channel_norm, eps=self.eps), "norm over channels")
 
     def _own_spec(self) -> Spec:
@@ -81,7 +80,6 @@ class Identity(InfiniteNetwork):
     """φ(x) = x.
 
     Example:
-        >>> import torch
         >>> Identity().kernel(torch.tensor([[2.0]]))
         tensor([[4.]])
     """
@@ -90,21 +88,19 @@ class Identity(InfiniteNetwork):
         return iter(())
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return nn.Identity()
 
     def _own_spec(self) -> Spec:
         return {"op": "act", "name": "identity"}
 
 
-class Dropout(InfiniteNetwork):
+class Dropout(Identity):
     """Dropout as in evaluation: the identity.
 
     Args:
         p: Share of units that training would drop; it has no effect on the kernel.
 
     Example:
-        >>> import torch
         >>> Dropout(0.3).kernel(torch.tensor([[2.0]]))
         tensor([[4.]])
     """
@@ -113,13 +109,6 @@ class Dropout(InfiniteNetwork):
         self.p = finite_number(p, "p", least=0.0)
         if self.p > 1:
             raise OptionError(f"p must be a share between 0 and 1; got {p!r}.")
-
-    def _ops(self) -> Iterator[Op]:
-        return iter(())
-
-    def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
-        return nn.Identity()
 
     def _own_spec(self) -> Spec:
         return {"op": "dropout", "p": self.p}
@@ -167,3 +156,102 @@ class Sequential(InfiniteNetwork):
 
     def __repr__(self) -> str:
         return f"Sequential({', '.join(map(repr, self.layers))})"
+
+
+class Residual(InfiniteNetwork):
+    """Two branches from the same input, added: K ← K_main + K_shortcut.
+
+    That is the covariance of the sum where the branches do not correlate: one of them must have weights of its own on
+    every path, with no activation of nonzero mean behind them. What comes before the sum is not known here;
+    `from_torch`, which knows it, checks the rest.
+
+    Args:
+        main: The one branch.
+        shortcut: The other; None for the identity.
+
+    Raises:
+        OptionError: If neither branch has weights, or both end in an activation of nonzero mean, such as ReLU.
+
+    Example:
+        >>> import gdkl.infinite as inf
+        >>> inf.Residual(inf.Sequential(inf.ReLU(), inf.Linear())).kernel(torch.tensor([[2.0]]))
+        tensor([[6.]])
+    """
+
+    def __init__(self, main: InfiniteNetwork, shortcut: InfiniteNetwork | None = None) -> None:
+        self.main = main if isinstance(main, Sequential) else Sequential(main)
+        other = Sequential() if shortcut is None else shortcut
+        self.shortcut = other if isinstance(other, Sequential) else Sequential(other)
+        if not meets_weights(self.main) and not meets_weights(self.shortcut):
+            raise OptionError(
+                "neither branch of a Residual has weights of its own, so they correlate: put a Linear or Conv2d "
+                "into one."
+            )
+        if _ends_off_centre(self.main) and _ends_off_centre(self.shortcut):
+            raise OptionError(
+                "both branches of a Residual end in an activation of nonzero mean, so they correlate: end "
+                "one in a Linear or Conv2d."
+            )
+
+    def _ops(self) -> Iterator[Op]:
+        yield Save()
+        yield from self.main._ops()
+        yield Swap()
+        yield from self.shortcut._ops()
+        yield Add()
+
+    @property
+    def _has_weights(self) -> bool:
+        return self.main._has_weights or self.shortcut._has_weights
+
+    def _finite(self, width: int, outputs: int) -> nn.Module:
+        # Both branches end in the channels that come in or in ``width``: the last one decides nothing here.
+        return FiniteResidual(self.main._finite(width, width), self.shortcut._finite(width, width))
+
+    def _own_spec(self) -> Spec:
+        return {"op": "residual", "main": self.main.to_spec(), "shortcut": self.shortcut.to_spec()}
+
+    def __repr__(self) -> str:
+        return f"Residual(main={self.main!r}, shortcut={self.shortcut!r})"
+
+
+def meets_weights(net: InfiniteNetwork) -> bool:
+    """Whether every path through a network meets weights, which make its units independent of what went in."""
+    met, stack = False, list[bool]()
+    for op in net._ops():
+        if isinstance(op, Affine | Convolve):
+            met = True
+        elif isinstance(op, Save):
+            stack.append(met)
+        elif isinstance(op, Swap):
+            met, stack[-1] = stack[-1], met
+        elif isinstance(op, Add):
+            met = stack.pop() and met
+    return met
+
+
+def is_odd(activation: Activation) -> bool:
+    """Whether φ(−x) = −φ(x), so that units of a symmetric distribution keep mean zero."""
+    x = torch.linspace(0.05, 12.0, 240, dtype=torch.float64)
+    with torch.no_grad():
+        right, left = activation.function(x), activation.function(-x)
+    return bool(((right + left).abs() <= 1e-12 * (right.abs() + left.abs())).all())
+
+
+def _ends_off_centre(net: InfiniteNetwork) -> bool:
+    """Whether the output surely has a nonzero mean over its units, for inputs of zero mean."""
+    off, stack = False, list[bool]()
+    for op in net._ops():
+        if isinstance(op, Affine | Convolve):
+            off = False
+        elif isinstance(op, Activate) and isinstance(op.function, Activation) and not is_odd(op.function):
+            # The mean of a function given by the user may be zero though it is not odd.
+            off = not isinstance(op.function, Elementwise)
+        elif isinstance(op, Save):
+            off = False
+            stack.append(off)
+        elif isinstance(op, Swap):
+            off, stack[-1] = stack[-1], off
+        elif isinstance(op, Add):
+            off = stack.pop() or off
+    return off

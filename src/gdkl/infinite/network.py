@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
@@ -14,13 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs, warn_of_overflow, warn_unless_finite
-from gdkl.infinite.engines import engine_for
-from gdkl.infinite.gram import Progress, Work, checked_work
+from gdkl.infinite.covariance import CovarianceEngine
+from gdkl.infinite.fused.engine import CompiledEngine
+from gdkl.infinite.gram import Engine, Progress, Work, checked_work
 from gdkl.infinite.parameters import whole_number
-from gdkl.infinite.precise import Kind, differentiable_kernel, known_kind, matched_kernel
-from gdkl.infinite.program import Op, Program
+from gdkl.infinite.precise import Kind, PreciseEngine, differentiable_kernel, known_kind, matched_kernel
+from gdkl.infinite.program import Op, Program, UnsupportedError
 from gdkl.infinite.store import cache_folder, content_key, copy_rows, open_cached, write_npy
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, require_memory, tensor_bytes
+
+logger = logging.getLogger(__name__)
 
 #: Bytes of a matrix that is made without asking whether it fits.
 SMALL_BYTES = 32 * 2**20
@@ -144,11 +148,7 @@ class InfiniteNetwork(ABC):
         return [self._own_spec()]
 
     def spec_for(self, what: str) -> list[Spec]:
-        """The network's spec, for an option that recognises results by it.
-
-        Raises:
-            OptionError: If the network has no spec.
-        """
+        """The network's spec, for an option that recognises results by it."""
         try:
             return self.to_spec()
         except OptionError as error:
@@ -205,19 +205,21 @@ class InfiniteNetwork(ABC):
         return f"{type(self).__name__}({', '.join(f'{long.get(key, key)}={own[key]!r}' for key in own)})"
 
 
+def engine_for(program: Program, x1: Tensor, x2: Tensor, kind: Kind) -> Engine:
+    """The fastest engine that takes a network and inputs; ``x2`` is ``x1`` where the first set meets itself."""
+    if kind == "nngp":
+        if x1.device.type == "cuda":
+            try:
+                return CompiledEngine.compiled(program, x1, x2)
+            except UnsupportedError as reason:
+                logger.debug("no compiled kernel: %s; torch computes it", reason)
+        with suppress(UnsupportedError):
+            return CovarianceEngine(program, x1, x2)
+    return PreciseEngine(program, x1, x2, kind)
+
+
 def kernel_matrix(program: Program, inputs: Inputs, kind: Kind, work: Work, *, learning: bool = False) -> Tensor:
-    """The matrix of a program in memory, with gradients if inputs or variances ask for them.
-
-    Args:
-        program: The network's program.
-        inputs: Checked inputs.
-        kind: Which kernel.
-        work: Memory, cores and progress.
-        learning: Whether gradients with respect to the program's variances are asked for.
-
-    Raises:
-        MemoryLimitError: If the result does not fit into memory.
-    """
+    """The matrix of a program in memory, with gradients if inputs ask for them or variances are ``learning``."""
     if learning or inputs.needs_grad:
         result = differentiable_kernel(program, inputs, kind)
         warn_of_overflow(result.detach(), inputs)

@@ -11,11 +11,7 @@ from gdkl.numerics import OptionError
 
 
 def finite_number(value: float, name: str, *, least: float = -math.inf) -> float:
-    """A parameter as a float, refused if it is not finite or too small.
-
-    Raises:
-        OptionError: If the value is not allowed.
-    """
+    """A parameter as a float, refused if it is not finite or too small."""
     try:
         if isinstance(value, str | bytes | bool | np.bool_):
             raise TypeError("not a number, though float() would take it")
@@ -29,11 +25,7 @@ def finite_number(value: float, name: str, *, least: float = -math.inf) -> float
 
 
 def whole_number(value: Any, name: str, *, least: int) -> int:
-    """A parameter as an int, from any whole number.
-
-    Raises:
-        OptionError: If the value is not a whole number, or too small.
-    """
+    """A parameter as an int, from any whole number that is not too small."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value != int(value) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}.")

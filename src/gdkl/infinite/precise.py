@@ -41,11 +41,7 @@ Kind: TypeAlias = Literal["nngp", "ntk"]
 
 
 def known_kind(kind: Kind) -> Kind:
-    """A kind of kernel, refused if there is none of that name.
-
-    Raises:
-        OptionError: If the kind is not known.
-    """
+    """A kind of kernel, refused if there is none of that name."""
     if kind not in get_args(Kind):
         raise OptionError(f"kind={kind!r} is not known: use 'nngp' or 'ntk'.")
     return kind
@@ -53,14 +49,7 @@ def known_kind(kind: Kind) -> Kind:
 
 @dataclass(frozen=True)
 class PreciseEngine(TiledEngine):
-    """Gram matrices by the precise recursion.
-
-    Attributes:
-        program: The network's program.
-        x1: First set of inputs.
-        x2: Second set of inputs.
-        kind: Which kernel.
-    """
+    """Gram matrices by the precise recursion."""
 
     program: Program
     x1: Tensor

@@ -41,11 +41,7 @@ class Function(Protocol):
     def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
         """E[φ(u)φ(v)] as a factor times a formula; without a formula it is the factor times the covariance.
 
-        Args:
-            arc_cosine: Makes the formula ratio·k + E|uv| for a ratio.
-
-        Raises:
-            UnsupportedError: If there is no closed form of the covariance alone.
+        ``arc_cosine`` makes the formula ratio·k + E|uv| for a ratio.
         """
         ...
 
@@ -188,25 +184,9 @@ def simplified(  # noqa: PLR0912, PLR0915 - one flat walk over all operations
 ) -> tuple[Op, ...]:
     """Operations that give the same covariances: factors wait for an operation that multiplies anyway.
 
-    Args:
-        program: What the layers emitted.
-        shape: Features of a vector, or channels, height and width of an image. The map starts as the *sum* of products
-            over features or channels.
-        arc_cosine: Makes the formula ratio·k + E|uv| for a ratio.
-        least_eps: The smallest eps of a normalisation that is safe without special care.
-
-    Returns:
-        `Affine`, `Convolve`, `Apply`, `Sum`, `Save`, `Swap` and `Add` alone.
-
-    Raises:
-        UnsupportedError: If an operation needs more than the covariance of equal pixels.
-        DataError: If the inputs do not fit the network.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> from gdkl.infinite.formulas import ArcSine
-        >>> simplified(inf.Sequential(inf.Linear(2.0), inf.Linear(3.0, 0.5)).program(), (4,), ArcSine, least_eps=0.0)
-        (Affine(w=1.5, b=0.5),)
+    The map starts as the *sum* of products over features or channels, the first of ``shape``. ``arc_cosine`` makes the
+    formula ratio·k + E|uv| for a ratio; ``least_eps`` is the smallest eps of a normalisation that needs no care.
+    What needs more than the covariance of equal pixels is unsupported.
     """
     ops: list[Op] = []
     factor = 1 / shape[0]

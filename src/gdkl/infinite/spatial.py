@@ -52,12 +52,7 @@ def no_read_out() -> DataError:
 class Window:
     """A window that slides over an image.
 
-    Attributes:
-        size: Height and width of the window.
-        stride: Steps between windows.
-        padding: ``"same"`` (as many windows as steps fit, the smaller half of the padding first),
-            ``"valid"``, or rows and columns on both sides.
-        mode: Whether the padding is zeros or wraps around.
+    Padding ``"same"`` means as many windows as steps fit, the smaller half of the padding first.
     """
 
     size: tuple[int, int]
@@ -97,11 +92,7 @@ class Window:
         return {"strides": list(self.stride), "padding": list(self.padding), **mode}
 
     def pads(self, height: int, width: int) -> Pads:
-        """Padding of an image of this size.
-
-        Raises:
-            DataError: If the padded image is smaller than the window.
-        """
+        """Padding of an image of this size, which must then hold a window."""
         pads: list[tuple[int, int]] = []
         for axis, length in enumerate((height, width)):
             size, stride = self.size[axis], self.stride[axis]

@@ -8,11 +8,10 @@ from typing import Any
 
 from gdkl.infinite.error_functions import GELU, Erf, SigmoidLike
 from gdkl.infinite.image_layers import Conv2d, Flatten, GlobalAvgPool2d, conv_from_spec, pool_from_spec
-from gdkl.infinite.layers import Dropout, Identity, LayerNorm, Linear, Sequential
+from gdkl.infinite.layers import Dropout, Identity, LayerNorm, Linear, Residual, Sequential
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
-from gdkl.infinite.residual import Residual
 from gdkl.infinite.waves import RBF, Cos, Gaussian, Sin
 from gdkl.numerics import OptionError
 
@@ -53,11 +52,7 @@ def from_spec(layers: Sequence[Mapping[str, Any]]) -> Sequential:
 
 
 def activation_by_name(name: str, **parameters: float) -> InfiniteNetwork:
-    """An activation by its name in specs, such as ``"relu"`` or ``"leaky_relu"``.
-
-    Raises:
-        OptionError: If the name or a parameter is not known.
-    """
+    """An activation by its name in specs, such as ``"relu"`` or ``"leaky_relu"``."""
     if not isinstance(name, str) or name not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"activation {name!r} is not known: use one of {', '.join(sorted(ACTIVATIONS))}.")
     return _built(ACTIVATIONS[name], parameters, f"activation {name!r}")

@@ -1,17 +1,13 @@
 """The covariance state that flows through an infinite-width network.
 
-For two inputs a layer sees jointly Gaussian pre-activations with variances q1, q2 and covariance k. What is
-carried is
+For two inputs a layer sees jointly Gaussian pre-activations with variances q1, q2 and covariance k. What is carried is
+the correlation deficit t = 1 − c, c = k / √(q1·q2), and not k: nearly parallel inputs have t near zero, where
+1 − k/√(q1·q2) would have lost half of its digits or all of them, and with them the angle √(2t) that ReLU's derivative
+and the sign function depend on. Every layer maps t to its successor without cancellation; k = √(q1·q2)·(1 − t) is then
+as exact as it can be.
 
-    t = 1 − c,   c = k / √(q1·q2),
-
-the correlation deficit, and not k: nearly parallel inputs have t near zero, where 1 − k/√(q1·q2) would have
-lost half of its digits or all of them, and with them the angle √(2t) that ReLU's derivative and the sign
-function depend on. Every layer maps t to its successor without cancellation; k = √(q1·q2)·(1 − t) is then as
-exact as it can be. (Twice √(q1·q2)·t is the mean squared distance q1 + q2 − 2k less (√q1 − √q2)².)
-
-For antipodal inputs u = 1 + c plays the same part. It is carried only where it makes a difference (``u`` is
-None otherwise, and stands for 2 − t).
+For antipodal inputs u = 1 + c plays the same part. It is carried only where it makes a difference (``u`` is None
+otherwise, and stands for 2 − t).
 """
 
 from __future__ import annotations
@@ -51,10 +47,9 @@ class Pixels(Enum):
 class State:
     """Covariances between two sets of inputs at one depth of the network.
 
-    Arrays of one input have shape ``(n,)`` for vectors and ``(n, H, W)`` for images. Arrays of a pair of
-    inputs have ``(n1, n2)``, ``(n1, n2, H, W)``, or ``(n1, n2, H, W, H, W)`` where every pixel meets every
-    other; with ``matched`` they have a single ``n``: then row i of the first set meets row i of the second
-    alone.
+    Arrays of one input have shape ``(n,)`` for vectors and ``(n, H, W)`` for images. Arrays of a pair of inputs have
+    ``(n1, n2)``, ``(n1, n2, H, W)``, or ``(n1, n2, H, W, H, W)`` where every pixel meets every other; with ``matched``
+    they have a single ``n``: then row i of the first set meets row i of the second alone.
 
     Attributes:
         q1: Variances of the first set.
@@ -108,11 +103,7 @@ class State:
         return r1 * r2 * (1 - self.t)
 
     def with_gradient(self) -> State:
-        """The same state with a ``t`` that lets gradients through to k, q1 and q2.
-
-        Its value is the carefully computed one; its derivative is that of 1 − k/√(q1·q2), which needs no
-        care.
-        """
+        """The same state with a ``t`` whose derivative is that of 1 − k/√(q1·q2), which needs no care."""
         if self.k is None:
             return self
         r1, r2 = self.deviations()

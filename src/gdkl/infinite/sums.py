@@ -51,17 +51,10 @@ def deficit_of_distance(state: State, d: Tensor, rho1: Tensor, rho2: Tensor) -> 
 def weighted_sum(
     parts: Sequence[State], spread: Callable[[Tensor], Tensor], frame: State, *, w: float | Tensor, b: float | Tensor
 ) -> State:
-    """K' = w·L(ΣK) + b: the sum of states under a linear map over pixels.
+    """K' = w·L(ΣK) + b: the sum of states of the same pairs under a linear map L, ``spread``, over pixels.
 
-    Args:
-        parts: States of the same pairs.
-        spread: The map L, from arrays of pairs to arrays of pairs; its weights are not negative.
-        frame: The state behind the sum as far as it is known: variances and the form of its pairs.
-        w: Factor.
-        b: Term.
-
-    Returns:
-        ``frame`` with its deficits and covariances; its NTK is w·L(ΣT).
+    ``frame`` has the variances and the form of pairs behind the sum; returned is it with deficits, covariances, and the
+    NTK w·L(ΣT). The weights of L are not negative.
     """
     rho1, rho2 = mean_scale(frame.q1), mean_scale(frame.q2)
     w_value, b_value = (value.detach() if isinstance(value, Tensor) else value for value in (w, b))

@@ -166,15 +166,10 @@ def _reciprocal_root(x: Tensor, *, out: Tensor) -> Tensor:
 
 
 class Tape:
-    """A formula of pairs, with the affine map behind it, as calls on registers.
+    """A formula of pairs, with the map w·x + b behind it, as calls on registers.
 
-    Register 0 is the covariance, then come the factors of the first and of the second input.
-
-    Args:
-        formula: The formula.
-        w: Factor behind it.
-        b: Term behind it.
-        careful: Whether some input has no variance.
+    Register 0 is the covariance, then come the factors of the first and of the second input. ``careful``: some input
+    has no variance.
     """
 
     def __init__(self, formula: Formula, w: float, b: float, *, careful: bool) -> None:
@@ -209,11 +204,7 @@ class Tape:
 class _Plan:
     """Calls on places: the arguments of a formula, then arrays of a tile's size, then numbers.
 
-    Attributes:
-        calls: Functions with the places of their arguments, options, and the place of their result.
-        arrays: How many arrays there are.
-        numbers: The numbers, and whether they come first in a call, where torch takes tensors alone.
-        result: The place of the result.
+    ``numbers`` say whether they come first in a call, where torch takes tensors alone.
     """
 
     calls: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]]

@@ -28,11 +28,10 @@ def threads(count: int) -> Generator[None]:
 
 
 def sharing_pays(count: int) -> bool:
-    """Whether a short operation is worth sharing among cores just now.
+    """Whether a short operation is worth sharing among cores just now, tried at most once per second.
 
     Cores that share an operation wait for each other at its end. Where other programs keep them busy that takes a
-    hundred times as long as the operation (a kernel of 32 images then takes 250 ms in place of 30), and one core had
-    better work alone. So it is tried, at most once per second, for half a millisecond.
+    hundred times as long as the operation, and one core had better work alone.
     """
     if count < 2:
         return True

@@ -11,13 +11,22 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from gdkl.infinite.graph_nodes import IN_PLACE, Tracer, bound_arguments, is_size, node_name, operation_twin
-from gdkl.infinite.layers import Identity, Linear, Sequential
+from gdkl.infinite.graph_nodes import (
+    IN_PLACE,
+    Shape,
+    Signal,
+    Tracer,
+    behind,
+    bound_arguments,
+    called,
+    is_size,
+    node_name,
+    operation_twin,
+)
+from gdkl.infinite.layers import Identity, Linear, Residual, Sequential, meets_weights
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.parameters import finite_number
-from gdkl.infinite.residual import Residual, meets_weights
-from gdkl.infinite.signals import Shape, Signal, behind
-from gdkl.infinite.torch_twins import CALLS, NORMS, REQUIRED, convolution_twin, module_without_weights
+from gdkl.infinite.torch_twins import CALLS, NORMS, REQUIRED, convolution_twin, defaults, module_without_weights
 from gdkl.numerics import GdklWarning, OptionError
 
 #: A variance for every layer, or a function of a layer that gives one, or gives the pair of both.
@@ -207,8 +216,8 @@ class _Reader:
         if node.op == "call_module":
             inplace = bool(getattr(self.modules[str(node.target)], "inplace", False))
         elif name.removesuffix("_") in CALLS:
-            call = CALLS[name.removesuffix("_")]
-            inplace = bool(bound_arguments(node, call.defaults).get("inplace", False)) or name.endswith("_")
+            options = bound_arguments(node, defaults(CALLS[name.removesuffix("_")]))
+            inplace = bool(options.get("inplace", False)) or name.endswith("_")
         else:
             inplace = node.target in IN_PLACE or (name.endswith("_") and not name.startswith("__"))
         if inplace:
@@ -224,7 +233,7 @@ class _Reader:
 
     def _layer(self, node: fx.Node) -> InfiniteNetwork:
         if len(self._tensors(node)) != 1:
-            raise OptionError(f"the operation {node.name!r} ({node_name(node)}) has no infinite twin.")
+            raise OptionError(f"{called(node)} has no infinite twin.")
         if node.op == "call_module":
             name = str(node.target)
             return self._module(name, self.modules[name])

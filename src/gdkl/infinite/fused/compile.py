@@ -1,8 +1,7 @@
-"""Run-time compilation through NVRTC, with what was compiled kept on disk.
+"""Run-time compilation through NVRTC, which CuPy brings, with what was compiled kept on disk.
 
-CuPy brings NVRTC and the launching of kernels; no compiler need be installed. Binaries lie in the folder
-``kernels`` of the library's cache (``GDKL_CACHE`` moves it), named by a hash of the source, the options, the
-compiler and the device's architecture, each with a checksum in front.
+Binaries lie in the folder ``kernels`` of the library's cache (``GDKL_CACHE`` moves it), named by a hash of the source,
+the options, the compiler and the device's architecture, each with a checksum in front.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ _LOCK = threading.Lock()
 
 
 def cupy() -> Any:
-    """CuPy, which is an extra.
-
-    Raises:
-        UnsupportedError: If it is not installed, or finds no CUDA that it knows.
-    """
+    """CuPy, an extra; unsupported where it is not installed, or finds no CUDA that it knows."""
     try:
         # An extra, and slow to import.
         found = import_module("cupy")
@@ -41,15 +36,7 @@ def cupy() -> Any:
 
 
 def load(text: str, device: int) -> Any:
-    """The module of a source on a device: from memory, from disk, or compiled now.
-
-    Args:
-        text: CUDA C++.
-        device: Number of the device, which must be current.
-
-    Raises:
-        UnsupportedError: If it cannot be compiled.
-    """
+    """The module of CUDA text on the current device: from memory, from disk, or compiled now."""
     cp = cupy()
     try:
         architecture = cp.cuda.Device(device).compute_capability

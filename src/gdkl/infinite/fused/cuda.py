@@ -42,12 +42,7 @@ class Wide:
 
 
 class Text(Machine):
-    """Values are names of variables or literals.
-
-    Args:
-        program: The program.
-        mode: What to compute.
-    """
+    """Values are names of variables or literals."""
 
     def __init__(self, program: LaneProgram, mode: Mode) -> None:
         self.program, self.mode = program, mode

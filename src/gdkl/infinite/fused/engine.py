@@ -18,13 +18,7 @@ STEP = 64
 
 
 class CompiledEngine(Engine):
-    """Gram matrices of two sets of inputs on a GPU.
-
-    Args:
-        kernel: The compiled network.
-        x1: First set.
-        x2: Second set; the same tensor where the first meets itself.
-    """
+    """Gram matrices of two sets of inputs, the same tensor where the first meets itself, on a GPU."""
 
     def __init__(self, kernel: Kernel, x1: Tensor, x2: Tensor) -> None:
         self.kernel, self.x1, self.x2 = kernel, x1, x2
@@ -33,11 +27,7 @@ class CompiledEngine(Engine):
 
     @classmethod
     def compiled(cls, program: Program, x1: Tensor, x2: Tensor) -> CompiledEngine:
-        """The engine of a network.
-
-        Raises:
-            UnsupportedError: If the network, the inputs or the device cannot be compiled for.
-        """
+        """The engine of a network, unless the network, the inputs or the device are unsupported."""
         return cls(kernel_of(program, x1), x1, x2)
 
     def block_rows(self, work: Work) -> int:

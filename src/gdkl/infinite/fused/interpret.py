@@ -18,13 +18,7 @@ Map = list[Value]
 def run(program: LaneProgram, machine: Machine, start: Value | None = None) -> Value:
     """Send a pair, or the variance of one input, through a program.
 
-    Args:
-        program: The program.
-        machine: What it runs on; it knows whether factors are read or written.
-        start: The first number of a program for vectors; programs for images begin with their own products.
-
-    Returns:
-        The covariance, or the variance, behind the network.
+    ``start`` is the first number of a program for vectors; those for images begin with their own products.
     """
     k = machine.products(program.channels, program.start) if program.group else [start]
     return _follow(program.steps, machine, k, [])[0]

@@ -24,11 +24,8 @@ MOST_BLOCKS = 2**31 - 1
 class Prepared:
     """What pairs need to know of a set of inputs.
 
-    Attributes:
-        x: The inputs.
-        planes: Factors, ``(n, numbers)`` for images and ``(numbers, n)`` for vectors.
-        q: Variances behind the network in the arithmetic of the pairs.
-        exact: Variances in double precision.
+    ``planes`` are the factors, ``(n, numbers)`` for images and ``(numbers, n)`` for vectors, ``q`` the variances behind
+    the network in the arithmetic of the pairs, ``exact`` those in double precision.
     """
 
     x: Tensor
@@ -38,14 +35,7 @@ class Prepared:
 
 
 class Kernel:
-    """A network compiled for one shape of inputs, one precision and one device.
-
-    Args:
-        program: The program.
-        shape: Shape of one input.
-        dtype: Precision of inputs and results.
-        device: The device.
-    """
+    """A network compiled for one shape of inputs, one precision and one device."""
 
     def __init__(self, program: LaneProgram, shape: tuple[int, ...], dtype: torch.dtype, device: int) -> None:
         self.program, self.shape, self.dtype, self.device = program, shape, dtype, device
@@ -76,14 +66,9 @@ class Kernel:
     def pairs(
         self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, *, triangle: bool
     ) -> None:
-        """Covariances of all pairs of two sets, or of those above the diagonal.
+        """Covariances of all pairs, or of those above the diagonal, into ``result`` and mirrored into ``mirror``.
 
-        Args:
-            first: Prepared of the rows.
-            second: Prepared of the columns.
-            result: Takes the covariances, shape ``(n1, n2)``, with columns side by side in memory.
-            mirror: Takes them mirrored, ``(n2, n1)``; None if that is not wanted.
-            triangle: Whether the two sets are one, and only pairs i < j are wanted.
+        Columns lie side by side in memory.
         """
         n1, n2 = result.shape
         if n1 == 0 or n2 == 0:
@@ -146,11 +131,7 @@ def _struct(numbers: tuple[float, ...], kind: Any) -> np.ndarray[Any, Any]:
 
 
 def kernel_of(program: Program, x: Tensor) -> Kernel:
-    """The compiled kernel of a network for inputs like these.
-
-    Raises:
-        UnsupportedError: If there is none.
-    """
+    """The compiled kernel of a network for inputs like these, unless it is unsupported."""
     try:
         found = _cached(program, tuple(x.shape[1:]), x.dtype, x.device.index)
     except TypeError as error:

@@ -25,14 +25,7 @@ class Layout:
     """A map of ``height`` × ``width`` pixels on a grid of ``rows`` × ``columns`` lanes.
 
     Lane (i, j) holds pixels i·patch_height … and j·patch_width …; those outside the image hold anything finite.
-
-    Attributes:
-        height: Pixels from top to bottom; zero for a single number that every lane holds.
-        width: Pixels from left to right.
-        rows: Lanes from top to bottom.
-        columns: Lanes from left to right.
-        patch_height: Rows of pixels of a lane.
-        patch_width: Columns of pixels of a lane.
+    A height of zero stands for a single number that every lane holds.
     """
 
     height: int

@@ -60,18 +60,9 @@ class Step:
 
 @lru_cache(maxsize=64)
 def place(ops: tuple[Op, ...], shape: tuple[int, int, int], *, double: bool) -> tuple[int, Layout, tuple[Step, ...]]:
-    """Choose layouts by counting instructions.
+    """Lanes that work on a pair, the layout of the inputs, and the steps, chosen by counting instructions.
 
-    Args:
-        ops: Operations of a simplified program.
-        shape: Channels, height and width of an image.
-        double: Whether a number takes two registers.
-
-    Returns:
-        Lanes that work on a pair, the layout of the inputs, and the steps.
-
-    Raises:
-        UnsupportedError: If the largest map does not fit the registers of a block.
+    Unsupported if the largest map does not fit the registers of a block. ``shape`` is channels, height and width.
     """
     ends, depth = _sizes(ops, shape[1:])
     most = MAP_REGISTERS // ((2 if double else 1) * (1 + depth))

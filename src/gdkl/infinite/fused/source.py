@@ -22,15 +22,7 @@ THREADS, RESIDENT = 256, 2
 
 @dataclass(frozen=True)
 class Source:
-    """A text and how to launch it.
-
-    Attributes:
-        text: CUDA C++ for NVRTC.
-        threads: Threads of a block of pairs.
-        tile: Rows and columns of pairs that a block works on.
-        factor_threads: Threads of a block that computes factors.
-        factor_inputs: Inputs that such a block works on.
-    """
+    """A text, threads and pairs (rows, columns) of its blocks, threads and inputs of blocks that compute factors."""
 
     text: str
     threads: int
@@ -200,13 +192,7 @@ notes(const double* __restrict__ squares, {real}* __restrict__ note, {real}* __r
 
 
 def write(program: LaneProgram, shape: tuple[int, ...], out: str) -> Source:
-    """The CUDA source of a program.
-
-    Args:
-        program: The program.
-        shape: Shape of one input.
-        out: C's name of the type of inputs and results, ``float`` or ``double``.
-    """
+    """The CUDA source of a program for one shape of inputs; ``out`` is the C type of inputs and results."""
     # Constants are data: a network with other variances has the same text.
     return _written(replace(program, constants=(0.0,) * len(program.constants)), shape, out)
 
