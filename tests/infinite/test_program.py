@@ -9,7 +9,6 @@ from emulated import emulate
 import gdkl.infinite as inf
 from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.covariance import CovarianceEngine
-from gdkl.infinite.network import engine_for
 from gdkl.infinite.formulas import (
     ArcFraction,
     ArcPolynomial,
@@ -23,6 +22,7 @@ from gdkl.infinite.formulas import (
 )
 from gdkl.infinite.fused.lower import lower
 from gdkl.infinite.gram import Work
+from gdkl.infinite.network import engine_for
 from gdkl.infinite.precise import PreciseEngine
 from gdkl.infinite.program import Add, Affine, Apply, Convolve, Save, Sum, Swap, UnsupportedError, simplified
 from gdkl.infinite.tape import Eager, Tape

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.formulas import ArcCosine, ArcFraction, ArcSine, Normalised
-from gdkl.infinite.gram import Tile, TiledEngine, Work
+from gdkl.infinite.gram import Tile, TiledEngine, Work, threads
 from gdkl.infinite.program import (
     Add,
     Affine,
@@ -36,7 +36,6 @@ from gdkl.infinite.program import (
 )
 from gdkl.infinite.spatial import Pads, Window
 from gdkl.infinite.tape import Eager, tape
-from gdkl.infinite.threads import threads
 from gdkl.numerics import chunk_slices
 
 #: Columns of a tile: the innermost axis, whose length decides how fast arrays of either set are spread out.

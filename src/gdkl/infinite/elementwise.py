@@ -90,7 +90,7 @@ class Elementwise(Activation):
 
     def deficit(self, pair: Pair) -> Tensor:
         """½·|â(q1) − â(q2)|² + Σ_m â_m(q1)·â_m(q2)·(1 − c^m) with â = a/|a|."""
-        a, b = (self._unit(q) for q in (pair.q1, pair.q2))
+        a, b = (_normalised(self._coefficients(q)) for q in (pair.q1, pair.q2))
         # 1 − c^m = t·(1 + c + … + c^(m−1)): Horner's scheme over the sums of all terms past each power.
         c = 1 - pair.t
         if "φ" not in self._warned and c.numel() > 0:
@@ -118,10 +118,15 @@ class Elementwise(Activation):
 
     def _coefficients(self, q: Tensor, *, derivative: bool = False) -> Tensor:
         """a_m for every variance, shape ``(order, *q.shape)``."""
-        points = self._points(q)
+        points = safe_sqrt(q)[..., None] * self._nodes.to(q.device)
         values = self._slopes(points) if derivative else self._values(points)
         part: _Part = "φ'" if derivative else "φ"
-        self._refuse_nan(points.detach(), values.detach(), "the derivative of fn" if derivative else "fn")
+        # What comes from an overflow in a layer before is not the function's doing.
+        wrong = torch.isnan(values.detach()) & torch.isfinite(points.detach())
+        if bool(wrong.any()):
+            where = float(points.detach()[wrong][0]) + 0.0  # which takes the sign off a negative zero
+            what = "the derivative of fn" if derivative else "fn"
+            raise OptionError(f"fn must give a number for every number: {what} is NaN at {where:.3g}.")
         projection = self._projection.to(q.device)
         a = values @ projection.T
         # What the expansion leaves of E[φ²], in degrees of either parity, is put on the next two degrees: the
@@ -191,17 +196,6 @@ class Elementwise(Activation):
             stacklevel=2,
         )
 
-    def _refuse_nan(self, points: Tensor, values: Tensor, what: str) -> None:
-        """Refuse a function that gives NaN for a number."""
-        # What comes from an overflow in a layer before is not the function's doing.
-        wrong = torch.isnan(values) & torch.isfinite(points)
-        if bool(wrong.any()):
-            where = float(points[wrong][0]) + 0.0  # which takes the sign off a negative zero
-            raise OptionError(f"fn must give a number for every number: {what} is NaN at {where:.3g}.")
-
-    def _points(self, q: Tensor) -> Tensor:
-        return safe_sqrt(q)[..., None] * self._nodes.to(q.device)
-
     def _values(self, points: Tensor) -> Tensor:
         try:
             values: Any = self.fn(points)
@@ -223,9 +217,6 @@ class Elementwise(Activation):
                 points.requires_grad_()
             (slopes,) = torch.autograd.grad(self._values(points).sum(), points, create_graph=keep)
         return slopes
-
-    def _unit(self, q: Tensor) -> Tensor:
-        return _normalised(self._coefficients(q))
 
     def function(self, x: Tensor) -> Tensor:
         """The function given."""

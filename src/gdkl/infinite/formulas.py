@@ -1,3 +1,4 @@
+# ruff: noqa: D102 - the abstract formula says what each method is
 """Element-wise functions of a pair's covariance k, each written once for every machine.
 
 An activation takes k to E[φ(u)φ(v)], given factors of either input that follow from its variance alone. The variance
@@ -72,7 +73,6 @@ class ArcPolynomial(ArcCosine):
     )
 
     def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
-        """√q."""
         return [machine.quick_root(q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
@@ -104,7 +104,6 @@ class ArcFraction(ArcCosine):
     )
 
     def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
-        """√q."""
         return [machine.quick_root(q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
@@ -158,7 +157,6 @@ class ErrorFunction(Formula):
         return [machine.reciprocal_root(machine.fma(machine.number(self.beta), q, machine.number(1.0)))]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         x = machine.multiply(machine.multiply(machine.number(self.beta), k), first[0])
         arc = machine.function("asin", machine.clip(machine.multiply(x, second[0]), -1.0, 1.0))
         return machine.fma(machine.number(self.height), arc, machine.number(self.offset))
@@ -180,7 +178,6 @@ class Wave(Formula):
         return [machine.multiply(machine.multiply(machine.number(self.square), machine.number(0.5)), q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         x = machine.multiply(machine.number(self.square), k)
         size = machine.function("fabs", x)
         # |k| is at most (q1 + q2)/2; a lane beyond the map has a k but factors of zero, and must stay a number.
@@ -205,7 +202,6 @@ class Bump(Formula):
         return [machine.multiply(machine.number(self.beta), q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         x = machine.multiply(machine.number(self.beta), k)
         one = machine.number(1.0)
         rest = machine.subtract(machine.multiply(first[0], second[0]), machine.multiply(x, x))
@@ -250,5 +246,4 @@ class Normalised(Formula):
         return [machine.reciprocal_root(machine.add(q, machine.number(self.eps)))]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         return machine.multiply(machine.multiply(k, first[0]), second[0])

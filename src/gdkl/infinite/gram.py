@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.parameters import whole_number
-from gdkl.infinite.threads import sharing_pays, threads
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory
 
 #: Called with the number of pairs done and the number of all pairs.
@@ -31,6 +31,9 @@ CACHE_NUMBERS = 2**16
 DEVICE_NUMBERS = 2**24
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
+#: How long an answer of `sharing_pays` holds, in seconds.
+HOLDS = 1.0
+_ANSWERS: dict[int, tuple[float, bool]] = {}
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,8 @@ class Work:
         numbers = times * CACHE_NUMBERS if device.type == "cpu" else DEVICE_NUMBERS
         return max(1, min(numbers, self.memory // (ARRAYS * dtype.itemsize * self.jobs(device))))
 
-    def reporter(self, pairs: int) -> Callable[[int], None]:
+    def reporter(self, pairs: int, done: int = 0) -> Callable[[int], None]:
         """A function that takes the number of pairs just done and reports all that are done so far."""
-        done = 0
 
         def report(new: int) -> None:
             nonlocal done
@@ -205,13 +207,14 @@ def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> It
     if not isinstance(backend, joblib.parallel.ThreadingBackend):
         # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
         parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
-        for part, values in zip(parts, parallel(joblib.delayed(_tile)(tile, part) for part in parts), strict=True):
+        for part, values in zip(
+            parts, parallel(joblib.delayed(_tile)(tile, part, _same) for part in parts), strict=True
+        ):
             yield put(part, values)
         return
 
     def one(part: Part) -> int:
-        with torch.no_grad():
-            return tile(*part, partial(put, part))
+        return _tile(tile, part, partial(put, part))
 
     # The results are closed on errors, which cancels what has not begun.
     with (
@@ -222,7 +225,60 @@ def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> It
         yield from results
 
 
-def _tile(tile: Tile, part: Part) -> Tensor:
-    """One tile, in any process."""
+def _tile(tile: Tile, part: Part, use: Callable[[Tensor], Any]) -> Any:
+    """One tile, in any thread or process."""
     with torch.no_grad():
-        return tile(*part, lambda values: values)
+        return tile(*part, use)
+
+
+def _same(values: Tensor) -> Tensor:
+    return values
+
+
+@contextmanager
+def threads(count: int) -> Generator[None]:
+    """Let torch use so many threads for one operation."""
+    before = torch.get_num_threads()
+    if before != count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if before != count:
+            torch.set_num_threads(before)
+
+
+def sharing_pays(count: int) -> bool:
+    """Whether a short operation is worth sharing among cores just now, tried at most once per second.
+
+    Cores that share an operation wait for each other at its end. Where other programs keep them busy that takes a
+    hundred times as long as the operation, and one core had better work alone.
+    """
+    if count < 2:
+        return True
+    asked, answer = _ANSWERS.get(count, (-math.inf, True))
+    if time.monotonic() - asked > HOLDS:
+        answer = _is_fast(count)
+        _ANSWERS[count] = (time.monotonic(), answer)
+    return answer
+
+
+def _is_fast(count: int) -> bool:
+    """Whether at most two of eight shared operations are late."""
+    array = torch.ones(2**17)
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        array.mul_(1.0)
+        return time.perf_counter() - start
+
+    with threads(1):
+        alone = sorted(seconds() for _ in range(9))[4]
+    late = 0
+    with threads(count):
+        seconds()
+        for _ in range(8):
+            late += seconds() > 4 * alone
+            if late > 2:
+                return False
+    return True

@@ -81,7 +81,7 @@ def called(node: fx.Node) -> str:
     return f"the operation {node.name!r} ({node_name(node)})"
 
 
-def bound_arguments(node: fx.Node, usual: Options, fixed: tuple[str, ...] = ()) -> Options:
+def arguments(node: fx.Node, usual: Options, fixed: tuple[str, ...] = ()) -> Options:
     """All arguments of a call behind its tensor, by name; those that are not known, or computed, are refused."""
     where = called(node)
     given = {name: value for name, value in node.kwargs.items() if name not in ("input", "self")}
@@ -117,7 +117,7 @@ def operation_twin(node: fx.Node) -> InfiniteNetwork:
     twin = CALLS.get(name.removesuffix("_"))
     if twin is None or not _is_of_torch(node):
         raise OptionError(f"{where} has no infinite twin.")
-    options = bound_arguments(node, defaults(twin), FIXED.get(name.removesuffix("_"), ()))
+    options = arguments(node, defaults(twin), FIXED.get(name.removesuffix("_"), ()))
     try:
         return twin(**options)
     except OptionError as error:
@@ -177,7 +177,7 @@ def behind(layer: InfiniteNetwork, node: fx.Node, before: Signal) -> Signal:
     if isinstance(layer, GlobalAvgPool2d):
         # A mean over all pixels leaves vectors, unless it keeps images of one pixel.
         mean = node.op != "call_module" and node_name(node) == "mean"
-        gone = mean and not bound_arguments(node, defaults(CALLS["mean"]))["keepdim"]
+        gone = mean and not arguments(node, defaults(CALLS["mean"]))["keepdim"]
         return replace(before, shape="vectors" if gone else "dots")
     if isinstance(layer, Activation) and not isinstance(layer, Identity):
         return _activated(layer, before, where)

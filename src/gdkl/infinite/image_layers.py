@@ -10,7 +10,7 @@ from torch import nn
 from gdkl.infinite import program
 from gdkl.infinite.finite import FiniteAvgPool2d, FiniteConv2d, FiniteFunction, image_mean
 from gdkl.infinite.network import InfiniteNetwork, Spec
-from gdkl.infinite.parameters import finite_number, plain_sizes, shown_sizes
+from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.program import Convolve, Op
 from gdkl.infinite.spatial import Padding, PaddingMode, Window
 from gdkl.numerics import OptionError
@@ -48,12 +48,7 @@ class Conv2d(InfiniteNetwork):
         weight_var: float = 1.0,
         bias_var: float = 0.0,
     ) -> None:
-        self.window = Window.read(
-            plain_sizes(kernel_size, "kernel_size"),
-            plain_sizes(stride, "stride"),
-            plain_sizes(padding, "padding"),
-            padding_mode,
-        )
+        self.window = Window.read(kernel_size, stride, padding, padding_mode)
         self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
         self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
 
@@ -83,13 +78,12 @@ class Conv2d(InfiniteNetwork):
 
 def window_arguments(window: Window) -> str:
     """The arguments that make a window, for printing."""
-    sizes = {
-        "kernel_size": window.size,
-        "stride": window.stride,
-        "padding": 0 if window.padding == "valid" else window.padding,
-    }
+    padding = (0, 0) if window.padding == "valid" else window.padding
+    sizes = {"kernel_size": window.size, "stride": window.stride, "padding": padding}
     mode = "" if window.mode == "zeros" else f", padding_mode={window.mode!r}"
-    return ", ".join(f"{name}={shown_sizes(size)!r}" for name, size in sizes.items()) + mode
+    # One number where height and width agree.
+    shown = {name: size[0] if size[0] == size[1] else size for name, size in sizes.items() if size != "same"}
+    return ", ".join(f"{name}={shown.get(name, 'same')!r}" for name in sizes) + mode
 
 
 def conv_from_spec(
@@ -129,12 +123,7 @@ class AvgPool2d(InfiniteNetwork):
         *,
         count_include_pad: bool = True,
     ) -> None:
-        self.window = Window.read(
-            plain_sizes(kernel_size, "kernel_size"),
-            plain_sizes(kernel_size if stride is None else stride, "stride"),
-            plain_sizes(padding, "padding"),
-            padding_mode,
-        )
+        self.window = Window.read(kernel_size, kernel_size if stride is None else stride, padding, padding_mode)
         self.count_include_pad = bool(count_include_pad)
 
     def _ops(self) -> Iterator[Op]:

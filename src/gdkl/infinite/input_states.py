@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,10 +26,10 @@ GATHER_BUDGET = 32 * 2**20
 def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: bool, ntk: bool, gradient: bool) -> State:
     """Covariances of vectors: variances |x|²/d, correlations from the directions x̂ = x/|x|."""
     d = x1.shape[1]
-    q1, direction1 = variance_and_direction(x1)
-    q2, direction2 = (q1, direction1) if x2 is None else variance_and_direction(x2)
+    q1, a = variance_and_direction(x1)
+    q2, b = (q1, a) if x2 is None else variance_and_direction(x2)
     frame = State(q1, q2, q1, matched=matched)
-    t, u = pair_deficits(direction1, direction2, frame, two_sided=two_sided)
+    t, u = pair_deficits(a, b, frame, two_sided=two_sided)
     other = x1 if x2 is None else x2
     if not matched and d > 1:
         # A single feature has no angles but 0 and π, which come out exactly.
@@ -38,9 +39,13 @@ def vector_state(x1: Tensor, x2: Tensor | None, *, matched: bool, two_sided: boo
     k = None
     if gradient:
         k = ((x1 * other).sum(-1) if matched else x1 @ other.T) / d
-    t = t.to(x1.dtype)
-    u = None if u is None else u.to(x1.dtype)
-    return replace(frame, t=t, u=u, k=k, ntk=torch.zeros_like(t) if ntk else None)
+    return _started(frame, t, u, k, ntk=ntk)
+
+
+def _started(frame: State, t: Tensor, u: Tensor | None, k: Tensor | None, *, ntk: bool) -> State:
+    t = t.to(frame.q1.dtype)
+    ntk0 = torch.zeros_like(t) if ntk else None
+    return replace(frame, t=t, u=None if u is None else u.to(t.dtype), k=k, ntk=ntk0)
 
 
 def variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,10 +61,8 @@ def variance_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def pair_deficits(a: Tensor, b: Tensor, frame: State, *, two_sided: bool) -> tuple[Tensor, Tensor | None]:
     """1 − a·b of each pair of directions (of unit length or zero, features last), and 1 + a·b if asked for."""
-    far = None
     if frame.pixels is Pixels.PAIRS and not frame.matched and a.shape[-1] > FEW_FEATURES:
-        rows, columns = a.flatten(0, -2), b.flatten(0, -2)
-        near, far = _products(rows, columns, two_sided=two_sided)
+        near, far = _products(a.flatten(0, -2), b.flatten(0, -2), two_sided=two_sided)
         shape = (*a.shape[:-1], *b.shape[:-1])
 
         def arrange(array: Tensor) -> Tensor:
@@ -71,9 +74,7 @@ def pair_deficits(a: Tensor, b: Tensor, frame: State, *, two_sided: bool) -> tup
     # A zero row has no direction; its correlation with anything, itself included, counts as zero.
     defined = frame.left(a.any(dim=-1)) & frame.right(b.any(dim=-1))
     near = torch.where(defined, _half_squares(a, b, frame), 1.0)
-    if two_sided:
-        far = torch.where(defined, _half_squares(a, -b, frame), 1.0)
-    return near, far
+    return near, torch.where(defined, _half_squares(a, -b, frame), 1.0) if two_sided else None
 
 
 def _products(a: Tensor, b: Tensor, *, two_sided: bool) -> tuple[Tensor, Tensor | None]:
@@ -154,12 +155,9 @@ def image_state(
         m, ij = "n" if matched else "m", "ij" if pairs else "hw"
         rows, columns = "n" if matched else "nm", "hwij" if pairs else "hw"
         k = torch.einsum(f"nhwc,{m}{ij}c->{rows}{columns}", first, second) / first.shape[-1]
-    t = t.to(x1.dtype)
-    state = replace(frame, t=t, u=None if u is None else u.to(x1.dtype), k=k, ntk=torch.zeros_like(t) if ntk else None)
+    state = _started(frame, t, u, k, ntk=ntk)
     if not pairs or (matched and x2 is None):
         return state
-    own1 = image_state(x1, None, matched=True, pairs=True, two_sided=two_sided, ntk=False, gradient=gradient)
-    if x2 is None:
-        return replace(state, own1=own1, own2=own1)
-    own2 = image_state(x2, None, matched=True, pairs=True, two_sided=two_sided, ntk=False, gradient=gradient)
-    return replace(state, own1=own1, own2=own2)
+    own = partial(image_state, x2=None, matched=True, pairs=True, two_sided=two_sided, ntk=False, gradient=gradient)
+    own1 = own(x1)
+    return replace(state, own1=own1, own2=own1 if x2 is None else own(x2))

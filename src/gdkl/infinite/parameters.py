@@ -1,4 +1,4 @@
-"""Parameters of layers, checked: numbers, whole numbers, sizes for height and width."""
+"""Parameters of layers, checked: numbers and whole numbers."""
 
 from __future__ import annotations
 
@@ -30,23 +30,3 @@ def whole_number(value: Any, name: str, *, least: int) -> int:
     if not number or not math.isfinite(value) or value != int(value) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}.")
     return int(value)
-
-
-def plain_sizes(value: Any, name: str) -> Any:
-    """A size for height and width with Python's own whole numbers in place of NumPy's.
-
-    Raises:
-        OptionError: If the value is True or False.
-    """
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return tuple(plain_sizes(size, name) for size in value)
-    if isinstance(value, bool | np.bool_):
-        raise OptionError(f"{name} must be a whole number, or two of them; got {value!r}.")
-    return int(value) if isinstance(value, np.integer) else value
-
-
-def shown_sizes(pair: Any) -> Any:
-    """A size as it may be given: one number where height and width agree."""
-    return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else pair

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -72,20 +73,14 @@ class PreciseEngine(TiledEngine):
 
     def block(self, rows: slice, columns: slice) -> Tile:
         """A part of the matrix."""
-        return _Block(self.program, self.x1[rows], self.x2[columns], self.kind)
+        return partial(_tile, self.program, self.x1[rows], self.x2[columns], self.kind)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Computes tiles of a part of the matrix, in any process."""
-
-    program: Program
-    x1: Tensor
-    x2: Tensor
-    kind: Kind
-
-    def __call__(self, rows: slice, columns: slice, use: Callable[[Tensor], Any]) -> Any:
-        return use(_read_out(_run(self.program, self.x1[rows], self.x2[columns], self.kind), self.kind))
+def _tile(
+    program: Program, x1: Tensor, x2: Tensor, kind: Kind, rows: slice, columns: slice, use: Callable[[Tensor], Any]
+) -> Any:
+    """A tile of a part of the matrix, in any process."""
+    return use(_read_out(_run(program, x1[rows], x2[columns], kind), kind))
 
 
 def differentiable_kernel(program: Program, inputs: Inputs, kind: Kind) -> Tensor:

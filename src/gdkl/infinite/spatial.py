@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -20,15 +21,14 @@ Pads: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 
 
 def two_sizes(value: Any, name: str, *, least: int) -> tuple[int, int]:
-    """A size for height and width, from one whole number or two.
-
-    Raises:
-        OptionError: If the value is neither, or too small.
-    """
-    pair = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
-    if len(pair) != 2 or not all(isinstance(size, int) and size >= least for size in pair):
+    """A size for height and width, from one whole number or two."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+    whole = all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in pair)
+    if len(pair) != 2 or not whole or min(pair) < least:
         raise OptionError(f"{name} must be a whole number of at least {least}, or two of them; got {value!r}.")
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])
 
 
 def images_needed(layer: str) -> DataError:
@@ -65,9 +65,10 @@ class Window:
         """Check a layer's arguments."""
         if mode not in ("zeros", "circular"):
             raise OptionError(f"padding_mode={mode!r} is not known: use 'zeros' or 'circular'.")
-        if padding not in ("same", "valid"):
-            if isinstance(padding, str):
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
                 raise OptionError(f"padding={padding!r} is not known: use 'same', 'valid' or a number of pixels.")
+        else:
             padding = two_sizes(padding, "padding", least=0)
             padding = "valid" if padding == (0, 0) else padding
         return cls(two_sizes(size, "kernel_size", least=1), two_sizes(stride, "stride", least=1), padding, mode)

@@ -86,22 +86,14 @@ def _built(build: Callable[..., InfiniteNetwork], entries: Mapping[str, Any], wh
     return build(**entries)
 
 
-def _dense(w_var: float, b_var: float) -> InfiniteNetwork:
-    return Linear(weight_var=w_var, bias_var=b_var)
-
-
-def _residual(main: Sequence[Mapping[str, Any]], shortcut: Sequence[Mapping[str, Any]]) -> InfiniteNetwork:
-    return Residual(from_spec(main), from_spec(shortcut))
-
-
 _BUILDERS: dict[str, Callable[..., InfiniteNetwork]] = {
-    "dense": _dense,
+    "dense": lambda w_var, b_var: Linear(weight_var=w_var, bias_var=b_var),
     "conv": conv_from_spec,
     "avgpool": pool_from_spec,
     "global_avg_pool": GlobalAvgPool2d,
     "flatten": Flatten,
     "layer_norm": LayerNorm,
-    "residual": _residual,
+    "residual": lambda main, shortcut: Residual(from_spec(main), from_spec(shortcut)),
     "dropout": Dropout,
 }
 

@@ -35,6 +35,11 @@ def safe_divide(numerator: Tensor, denominator: Tensor, otherwise: float) -> Ten
     return torch.where(positive, numerator / torch.where(positive, denominator, 1), otherwise)
 
 
+def diagonal_pixels(array: Tensor) -> Tensor:
+    """The pairs of a pixel with itself, out of all pairs, shape ``(..., H, W, H, W)``."""
+    return array.diagonal(dim1=-4, dim2=-2).diagonal(dim1=-3, dim2=-2)
+
+
 class Pixels(Enum):
     """Which pixels of two images are paired."""
 
@@ -123,9 +128,6 @@ class State:
         """Only the pairs of a pixel with itself, out of all pairs of pixels."""
         if self.pixels is not Pixels.PAIRS:
             return self
-
-        def pick(array: Tensor) -> Tensor:
-            # (..., H, W, H, W): the last two pairs of axes are read along their diagonals.
-            return array.diagonal(dim1=-4, dim2=-2).diagonal(dim1=-3, dim2=-2).contiguous()
-
-        return self.map_pairs(pick, pixels=Pixels.DIAGONAL, own1=None, own2=None)
+        return self.map_pairs(
+            lambda array: diagonal_pixels(array).contiguous(), pixels=Pixels.DIAGONAL, own1=None, own2=None
+        )

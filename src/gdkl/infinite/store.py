@@ -78,6 +78,19 @@ def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype == torch.float32 else np.float64)
 
 
+def npy_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a ``.npy`` file in a folder that exists; ``~`` stands for the home folder."""
+    try:
+        found = Path(path).expanduser()
+    except (TypeError, RuntimeError) as error:
+        raise OptionError(f"out must name a .npy file; got {path!r}.") from error
+    if found.suffix != ".npy" or found.is_dir():
+        raise OptionError(f"out must name a .npy file; got {str(found)!r}.")
+    if not found.parent.is_dir():
+        raise OptionError(f"the folder {str(found.parent)!r} does not exist: create it first.")
+    return found
+
+
 def write_npy(
     path: str | os.PathLike[str],
     shape: tuple[int, int],
@@ -90,14 +103,7 @@ def write_npy(
 
     A checksum behind the matrix is for `open_cached`.
     """
-    try:
-        path = Path(path).expanduser()
-    except (TypeError, RuntimeError) as error:
-        raise OptionError(f"out must name a .npy file; got {path!r}.") from error
-    if path.suffix != ".npy" or path.is_dir():
-        raise OptionError(f"out must name a .npy file; got {str(path)!r}.")
-    if not path.parent.is_dir():
-        raise OptionError(f"the folder {str(path.parent)!r} does not exist: create it first.")
+    path = npy_path(path)
     temporary = file_beside(path)
     try:
         array = np.lib.format.open_memmap(temporary, mode="w+", dtype=_numpy_dtype(dtype), shape=shape)

@@ -268,9 +268,6 @@ class Eager(Arithmetic):
         tensors = [torch.as_tensor(x, dtype=self.like.dtype, device=self.like.device) for x in arguments]
         return getattr(torch, _TORCH_NAMES.get(name, name))(*tensors)
 
-    def quick_root(self, a: Tensor) -> Tensor:
-        return a.sqrt()
-
     def clipped_ratio(self, a: Tensor, b: Tensor) -> Tensor:
         return (a / b).nan_to_num(0.0).clamp(0, 1)
 

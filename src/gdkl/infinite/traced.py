@@ -13,11 +13,10 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from gdkl.infinite.graph_nodes import (
     IN_PLACE,
-    Shape,
     Signal,
     Tracer,
+    arguments,
     behind,
-    bound_arguments,
     called,
     is_size,
     node_name,
@@ -176,7 +175,7 @@ class _Reader:
 
     def _addends(self, node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
         """The two tensors of an addition, or one where the other is the number zero."""
-        options = bound_arguments(node, {"other": REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
+        options = arguments(node, {"other": REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
         first = node.args[0] if node.args else node.kwargs["input"]
         tensors = [part for part in (first, options["other"]) if isinstance(part, fx.Node) and not is_size(part)]
         if len(tensors) == 2:
@@ -192,7 +191,7 @@ class _Reader:
     def _sum(self, node: fx.Node) -> Signal:
         """What is known of a sum."""
         parts = [self.signals[part] for part in self._addends(node) if part is not None]
-        shapes: set[Shape] = {part.shape for part in parts}
+        shapes: set[Any] = {part.shape for part in parts}
         # The one that says more stands for both.
         if len(shapes) > 1:
             shapes.discard("unknown")
@@ -216,7 +215,7 @@ class _Reader:
         if node.op == "call_module":
             inplace = bool(getattr(self.modules[str(node.target)], "inplace", False))
         elif name.removesuffix("_") in CALLS:
-            options = bound_arguments(node, defaults(CALLS[name.removesuffix("_")]))
+            options = arguments(node, defaults(CALLS[name.removesuffix("_")]))
             inplace = bool(options.get("inplace", False)) or name.endswith("_")
         else:
             inplace = node.target in IN_PLACE or (name.endswith("_") and not name.startswith("__"))
