@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from oracles import CASES, arrays, inputs
 
 import gdkl.infinite as inf
+from gdkl.infinite.engines import engine_for
 from gdkl.infinite.fused import compile as compiler
 from gdkl.infinite.fused.engine import CompiledEngine
 from gdkl.infinite.fused.lower import LaneProgram, Repeat, flat, lower
 from gdkl.infinite.fused.source import write
 from gdkl.infinite.gram import Work
-from gdkl.infinite.network import engine_for
 from gdkl.infinite.program import Apply, Convolve, UnsupportedError
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}

@@ -13,7 +13,7 @@ import torch
 import gdkl.infinite as inf
 from gdkl.infinite import gram
 from gdkl.infinite.covariance import CovarianceEngine
-from gdkl.infinite.network import engine_for
+from gdkl.infinite.engines import engine_for
 from gdkl.infinite.precise import PreciseEngine
 from gdkl.numerics import MemoryLimitError, OptionError
 

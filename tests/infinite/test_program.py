@@ -9,6 +9,7 @@ from emulated import emulate
 import gdkl.infinite as inf
 from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.covariance import CovarianceEngine
+from gdkl.infinite.engines import engine_for
 from gdkl.infinite.formulas import (
     ArcFraction,
     ArcPolynomial,
@@ -22,7 +23,6 @@ from gdkl.infinite.formulas import (
 )
 from gdkl.infinite.fused.lower import lower
 from gdkl.infinite.gram import Work
-from gdkl.infinite.network import engine_for
 from gdkl.infinite.precise import PreciseEngine
 from gdkl.infinite.program import Add, Affine, Apply, Convolve, Save, Sum, Swap, UnsupportedError, simplified
 from gdkl.infinite.tape import Eager, Tape

@@ -96,8 +96,7 @@ class Activation(InfiniteNetwork):
         """The precise state behind the activation."""
         dtype = state.t.dtype
         state = state.with_gradient()
-        q1 = self._variance(state.q1)
-        q2 = q1 if state.q2 is state.q1 else self._variance(state.q2)
+        q1, q2 = state.variances(self._variance)
         pair = Pair(state.left(state.q1), state.right(state.q2), state.t, state.other_side())
         if self._wide:
             pair = Pair(*(array.double() for array in (pair.q1, pair.q2, pair.t, pair.u)))

@@ -21,19 +21,7 @@ from torch import Tensor
 from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.formulas import ArcCosine, ArcFraction, ArcSine, Normalised
 from gdkl.infinite.gram import Tile, TiledEngine, Work, threads
-from gdkl.infinite.program import (
-    Add,
-    Affine,
-    Apply,
-    Convolve,
-    Op,
-    Program,
-    Save,
-    Sum,
-    Swap,
-    UnsupportedError,
-    simplified,
-)
+from gdkl.infinite.program import Affine, Apply, Convolve, Op, Program, Save, Sum, Swap, UnsupportedError, simplified
 from gdkl.infinite.spatial import Pads, Window
 from gdkl.infinite.tape import Eager, tape
 from gdkl.numerics import chunk_slices
@@ -130,7 +118,7 @@ class _Inputs:
                 stack.append(q)
             elif isinstance(op, Swap):
                 q, stack[-1] = stack[-1], q
-            elif isinstance(op, Add):
+            else:
                 q = q + stack.pop()
         return q
 
@@ -200,7 +188,7 @@ class _Block:
                 stack.append(k)
             elif isinstance(op, Swap):
                 k, stack[-1] = stack[-1], k
-            elif isinstance(op, Add):
+            else:
                 other = stack.pop()
                 own = not any(other is kept for kept in stack)
                 if own and other is not k:

@@ -16,10 +16,9 @@ from gdkl.infinite.state import safe_divide, safe_sqrt
 from gdkl.numerics import NumericsWarning, OptionError
 
 MAX_ORDER = 512
-#: Distance of the nodes. An equidistant rule converges faster than any power for analytic functions under a
-#: Gaussian weight, and unlike a Gauss rule of the same order it does not fold the higher coefficients into
-#: the lower ones. Zero lies halfway between two of them: there a kink or a step, which most have at zero, does no
-#: more harm than a bend.
+#: Distance of the nodes. An equidistant rule converges faster than any power for analytic functions under a Gaussian
+#: weight, and unlike a Gauss rule of the same order it does not fold the higher coefficients into the lower ones. Zero
+#: lies halfway between two of them: there a kink or a step, which most have at zero, does no more harm than a bend.
 SPACING = 1 / 24
 #: Relative error of the expansion at which a warning is given.
 TOLERANCE = 1e-4
@@ -171,10 +170,8 @@ class Elementwise(Activation):
         )
 
     def _check_terms(self, a: Tensor, b: Tensor, c: Tensor, part: _Part) -> None:
-        """Warn if the terms are too few for some pair, by what the last two, which stand for the rest, give.
-
-        Where the rest has degrees from the order to about twice the order, its terms c^m are between the two.
-        """
+        """Warn if the terms are too few for some pair, by what the last two, which stand for the rest, give."""
+        # Where the rest has degrees from the order to about twice the order, its terms c^m are between the two.
         a, b, power = a.detach()[-2:].abs(), b.detach()[-2:].abs(), c.detach().abs() ** self.order
         larger = f"a larger order (up to {MAX_ORDER}), " if self.order < MAX_ORDER else ""
         self._warn(

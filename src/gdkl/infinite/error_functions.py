@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.arrays import finite_number
 from gdkl.infinite.formulas import ErrorFunction, ErrorLinear, Formula
-from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.piecewise import angle
 from gdkl.infinite.state import State, safe_divide, safe_sqrt
 from gdkl.infinite.sums import affine
@@ -77,12 +77,7 @@ def arcsine(x: Tensor, one_minus_x: Tensor) -> Tensor:
 
 
 class Erf(Activation):
-    """φ(x) = a·erf(b·x) + c.
-
-    Args:
-        a: Height.
-        b: Steepness.
-        c: Offset.
+    """φ(x) = a·erf(b·x) + c, with height a, steepness b and offset c.
 
     Example:
         >>> Erf().diagonal(torch.tensor([[0.0], [1e6]]))
@@ -100,10 +95,9 @@ class Erf(Activation):
         return (2 / math.pi) * arcsine(2 * self.b**2 * q * one_minus_Q, one_minus_Q)
 
     def deficit(self, pair: Pair) -> Tensor:
-        """Deficit of erf(b·x) alone.
+        """Deficit of erf(b·x) alone, with h = arcsin.
 
-        With h = arcsin it has two parts: √(h(Q1)·h(Q2)) − h(S), which differing variances cause, and
-        h(S) − h(S·c), the arcsine of a quotient without cancellation.
+        It is √(h(Q1)·h(Q2)) − h(S), from differing variances, and h(S) − h(S·c), an arcsine without cancellation.
         """
         z = Saturated(pair, 2 * self.b**2)
         h1, h2 = arcsine(z.Q1, z.p1), arcsine(z.Q2, z.p2)
@@ -152,8 +146,7 @@ class GELU(Activation):
 
     With P = (1 + q1)(1 + q2), D = P − k² and F = E[Φ(u)Φ(v)] = ¼ + arcsin(k/√P)/2π, Stein's identity gives
 
-        E[φ(u)φ(v)] = k·F + (q1·q2·√D + k²/√D) / (2π·P),
-        E[φ'(u)φ'(v)] = F + k·(3 + q1 + q2 + k²/D) / (2π·P·√D).
+        E[φ(u)φ(v)] = k·F + (q1·q2·√D + k²/√D) / (2π·P), E[φ'(u)φ'(v)] = F + k·(3 + q1 + q2 + k²/D) / (2π·P·√D).
 
     Example:
         >>> GELU().diagonal(torch.tensor([[0.0], [1.0]]))

@@ -52,9 +52,12 @@ class ArcCosine(Formula):
         """By how much the formula is too small."""
         return 2.0 if self.halved and self.ratio == 1 else 1.0
 
+    def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
+        """√q, from which √(q1·q2) follows."""
+        return [machine.quick_root(q)]
+
     def variance(self, machine: Arithmetic, q: Value, factors: Sequence[Value]) -> Value:
         """A is one for equal inputs."""
-        del factors
         return q if self.halved and self.ratio == 1 else machine.fma(machine.number(self.ratio), q, q)
 
 
@@ -71,9 +74,6 @@ class ArcPolynomial(ArcCosine):
         -0.00017966596648501636,
         0.00022363047522074117,
     )
-
-    def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
-        return [machine.quick_root(q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
         """max(k, 0) + s·B, or ratio·k + |k| + 2·s·B."""
@@ -102,9 +102,6 @@ class ArcFraction(ArcCosine):
         (-0.40194618293848877, 0.9735571251871405),
         (-1.4140688795960852, 2.835827973488307),
     )
-
-    def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
-        return [machine.quick_root(q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
         """s·(ratio·c + A), with u = 1 + c, from which h = u − u²/2."""
@@ -164,10 +161,7 @@ class ErrorFunction(Formula):
 
 @dataclass(frozen=True)
 class Wave(Formula):
-    """odd·(e^−D − e^−Σ) + even·(e^−D + e^−Σ), D, Σ = ½b²(q1 + q2 ∓ 2k).
-
-    The difference is taken with what both have in common outside, so that small variances keep their digits.
-    """
+    """odd·(e^−D − e^−Σ) + even·(e^−D + e^−Σ), D, Σ = ½b²(q1 + q2 ∓ 2k); small variances keep their digits."""
 
     square: float
     odd: float

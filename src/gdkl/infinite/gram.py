@@ -16,7 +16,7 @@ import joblib
 import torch
 from torch import Tensor
 
-from gdkl.infinite.parameters import whole_number
+from gdkl.infinite.arrays import whole_number
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory
 
 #: Called with the number of pairs done and the number of all pairs.
@@ -38,10 +38,7 @@ _ANSWERS: dict[int, tuple[float, bool]] = {}
 
 @dataclass(frozen=True)
 class Work:
-    """How a Gram matrix is computed.
-
-    ``memory`` is bytes beside the matrix, ``n_jobs`` tiles at a time (None for one per core).
-    """
+    """How a Gram matrix is computed: bytes beside it, tiles at a time (None for one per core), progress."""
 
     memory: int = DEFAULT_BUDGET
     n_jobs: int | None = None
@@ -208,7 +205,7 @@ def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> It
         # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
         parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
         for part, values in zip(
-            parts, parallel(joblib.delayed(_tile)(tile, part, _same) for part in parts), strict=True
+            parts, parallel(joblib.delayed(_tile)(tile, part, Tensor.clone) for part in parts), strict=True
         ):
             yield put(part, values)
         return
@@ -229,10 +226,6 @@ def _tile(tile: Tile, part: Part, use: Callable[[Tensor], Any]) -> Any:
     """One tile, in any thread or process."""
     with torch.no_grad():
         return tile(*part, use)
-
-
-def _same(values: Tensor) -> Tensor:
-    return values
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from gdkl.infinite.activation import Activation
 from gdkl.infinite.image_layers import AvgPool2d, Conv2d, Flatten, GlobalAvgPool2d
-from gdkl.infinite.layers import Identity, LayerNorm, Linear, is_odd
+from gdkl.infinite.layers import LayerNorm, Linear, is_odd
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.torch_twins import CALLS, FIXED, REQUIRED, Options, defaults
 from gdkl.numerics import GdklWarning, OptionError
@@ -164,28 +164,21 @@ def behind(layer: InfiniteNetwork, node: fx.Node, before: Signal) -> Signal:
         return before
     if isinstance(layer, Conv2d | AvgPool2d | GlobalAvgPool2d) and flat:
         raise OptionError(f"{where} acts on images, but what comes before it gives vectors.")
-    if isinstance(layer, Conv2d):
-        return Signal("images", centred=True, gaussian=True)
     if isinstance(layer, Flatten):
         if shape == "rows":
             raise OptionError(
                 f"{where} flattens what an nn.Linear gives, which acts on the last axis: flatten before it."
             )
         return replace(before, shape="vectors")
-    if isinstance(layer, AvgPool2d):
-        return replace(before, shape="images")
+    if isinstance(layer, Conv2d | AvgPool2d):
+        return Signal("images", True, True) if isinstance(layer, Conv2d) else replace(before, shape="images")
     if isinstance(layer, GlobalAvgPool2d):
         # A mean over all pixels leaves vectors, unless it keeps images of one pixel.
         mean = node.op != "call_module" and node_name(node) == "mean"
         gone = mean and not arguments(node, defaults(CALLS["mean"]))["keepdim"]
         return replace(before, shape="vectors" if gone else "dots")
-    if isinstance(layer, Activation) and not isinstance(layer, Identity):
-        return _activated(layer, before, where)
-    return before
-
-
-def _activated(layer: Activation, before: Signal, where: str) -> Signal:
-    """What is known of a tensor behind an activation."""
+    if not isinstance(layer, Activation):
+        return before
     if not before.gaussian:
         warnings.warn(
             f"{where} acts on the inputs or on another activation, with no Linear or Conv2d between them: the kernel "

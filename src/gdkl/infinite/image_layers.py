@@ -8,11 +8,11 @@ from typing import Any
 from torch import nn
 
 from gdkl.infinite import program
+from gdkl.infinite.arrays import finite_number
 from gdkl.infinite.finite import FiniteAvgPool2d, FiniteConv2d, FiniteFunction, image_mean
 from gdkl.infinite.network import InfiniteNetwork, Spec
-from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.program import Convolve, Op
-from gdkl.infinite.spatial import Padding, PaddingMode, Window
+from gdkl.infinite.spatial import Padding, PaddingMode, Window, padding_of_spec, two_sizes
 from gdkl.numerics import OptionError
 
 
@@ -38,6 +38,8 @@ class Conv2d(InfiniteNetwork):
         tensor([[0.4444]])
     """
 
+    _has_weights = True
+
     def __init__(
         self,
         kernel_size: int | tuple[int, int],
@@ -54,10 +56,6 @@ class Conv2d(InfiniteNetwork):
 
     def _ops(self) -> Iterator[Op]:
         yield Convolve(self.window, self.weight_var, self.bias_var)
-
-    @property
-    def _has_weights(self) -> bool:
-        return True
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
         return FiniteConv2d(outputs, self.window, self.weight_var, self.bias_var)
@@ -78,20 +76,19 @@ class Conv2d(InfiniteNetwork):
 
 def window_arguments(window: Window) -> str:
     """The arguments that make a window, for printing."""
-    padding = (0, 0) if window.padding == "valid" else window.padding
-    sizes = {"kernel_size": window.size, "stride": window.stride, "padding": padding}
-    mode = "" if window.mode == "zeros" else f", padding_mode={window.mode!r}"
+    padding = 0 if window.padding == "valid" else window.padding
+    sizes: dict[str, Any] = {"kernel_size": window.size, "stride": window.stride, "padding": padding}
     # One number where height and width agree.
-    shown = {name: size[0] if size[0] == size[1] else size for name, size in sizes.items() if size != "same"}
-    return ", ".join(f"{name}={shown.get(name, 'same')!r}" for name in sizes) + mode
+    shown = {name: size[0] if isinstance(size, tuple) and size[0] == size[1] else size for name, size in sizes.items()}
+    mode = "" if window.mode == "zeros" else f", padding_mode={window.mode!r}"
+    return ", ".join(f"{name}={size!r}" for name, size in shown.items()) + mode
 
 
 def conv_from_spec(
     filter: Any, strides: Any, padding: Any, *, w_var: float, b_var: float, padding_mode: Any = "zeros"
 ) -> Conv2d:
     """A convolution from the entries of its spec."""
-    window = Window.from_spec(filter, strides, padding, padding_mode)
-    return Conv2d(window.size, window.stride, window.padding, window.mode, weight_var=w_var, bias_var=b_var)
+    return Conv2d(filter, strides, *padding_of_spec(padding, padding_mode), weight_var=w_var, bias_var=b_var)
 
 
 class AvgPool2d(InfiniteNetwork):
@@ -188,5 +185,5 @@ def pool_from_spec(
     """An average pooling from the entries of its spec."""
     if not isinstance(normalize_edges, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"normalize_edges must be true or false; got {normalize_edges!r}.")
-    read = Window.from_spec(window, strides, padding, padding_mode)
-    return AvgPool2d(read.size, read.stride, read.padding, read.mode, count_include_pad=not normalize_edges)
+    words = padding_of_spec(padding, padding_mode)
+    return AvgPool2d(window, two_sizes(strides, "stride", least=1), *words, count_include_pad=not normalize_edges)

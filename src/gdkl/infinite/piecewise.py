@@ -1,7 +1,6 @@
 """Activations made of two straight lines, and the sign function: arc-cosine kernels of order one and zero.
 
-Any φ(x) = a·min(x, 0) + b·max(x, 0) is ((a + b)/2)·x + ((b − a)/2)·|x|, whose parts do not correlate, so all
-rest on
+Any φ(x) = a·min(x, 0) + b·max(x, 0) is ((a + b)/2)·x + ((b − a)/2)·|x|, whose parts do not correlate, so all rest on
 
     E|uv| = √(q1·q2)·A,   A = (2/π)·(sin θ + c·(π/2 − θ)),   cos θ = c.
 """
@@ -16,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.arrays import finite_number
 from gdkl.infinite.formulas import ArcCosine, Formula
-from gdkl.infinite.parameters import finite_number
 
 
 def angle(t: Tensor, u: Tensor) -> Tensor:
@@ -30,16 +29,12 @@ def fold(t: Tensor, u: Tensor) -> Tensor:
     return _Fold.apply(t, u)  # pyright: ignore[reportReturnType]
 
 
-def _angle(t: Tensor, u: Tensor) -> Tensor:
-    # Half-angle: sin²(θ/2) = t/2, cos²(θ/2) = u/2.
-    return 2 * torch.atan2(t.clamp_min(0).sqrt(), u.clamp_min(0).sqrt())
-
-
 class _Angle(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, u: Tensor) -> Tensor:
         ctx.save_for_backward(t, u)
-        return _angle(t, u)
+        # Half-angle: sin²(θ/2) = t/2, cos²(θ/2) = u/2.
+        return 2 * torch.atan2(t.clamp_min(0).sqrt(), u.clamp_min(0).sqrt())
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -68,11 +63,7 @@ class _Fold(torch.autograd.Function):
 
 
 class ABReLU(Activation):
-    """φ(x) = a·min(x, 0) + b·max(x, 0).
-
-    Args:
-        a: Slope left of zero.
-        b: Slope right of zero.
+    """φ(x) = a·min(x, 0) + b·max(x, 0), with slope a left of zero and slope b right of it.
 
     Example:
         >>> ABReLU(a=-1.0, b=1.0).kernel(torch.tensor([[2.0], [-2.0]]))
@@ -147,10 +138,7 @@ class ReLU(ABReLU):
 
 
 class LeakyReLU(ABReLU):
-    """φ(x) = alpha·min(x, 0) + max(x, 0).
-
-    Args:
-        alpha: Slope left of zero.
+    """φ(x) = alpha·min(x, 0) + max(x, 0), with slope alpha left of zero.
 
     Example:
         >>> LeakyReLU(alpha=0.5).diagonal(torch.tensor([[2.0]]))

@@ -1,8 +1,8 @@
 """The one form of a network that all engines read: what happens to the covariance of two inputs, step by step.
 
 Layers emit operations (`InfiniteNetwork._ops`). The precise recursion (`precise`) reads them as they are. Engines that
-carry the covariance alone (`covariance` on a CPU, `fused` on a GPU) read `simplified` ones. Branches work on a stack:
-`Save` pushes a copy of the map, `Swap` exchanges the map with the top of the stack, `Add` pops and adds it.
+carry the covariance alone (`covariance` on a CPU, `fused` on a GPU) read `simplified` ones. Branches work on a
+stack: `Save` pushes a copy of the map, `Swap` exchanges the map with the top of the stack, `Add` pops and adds it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ class Function(Protocol):
         ...
 
     def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
-        """E[φ(u)φ(v)] as a factor times a formula; without a formula it is the factor times the covariance.
-
-        ``arc_cosine`` makes the formula ratio·k + E|uv| for a ratio.
-        """
+        """E[φ(u)φ(v)] as a factor times a formula, or, without one, times k; ``arc_cosine`` makes ratio·k + E|uv|."""
         ...
 
 
@@ -229,20 +226,15 @@ def simplified(  # noqa: PLR0912, PLR0915 - one flat walk over all operations
             if size:
                 ops.append(Sum())
                 factor, size = factor / math.prod(size), ()
-        elif isinstance(op, Save):
+        elif isinstance(op, Save | Swap | Add):
             settle()
-            stack.append(size)
-            ops.append(op)
-        elif isinstance(op, Swap):
-            settle()
-            size, stack[-1] = stack[-1], size
-            ops.append(op)
-        elif isinstance(op, Add):
-            settle()
-            if size != stack[-1]:
-                raise branches_differ(stack[-1], size)
-            stack.pop()
-            if isinstance(ops[-1], Swap):
+            if isinstance(op, Save):
+                stack.append(size)
+            elif isinstance(op, Swap):
+                size, stack[-1] = stack[-1], size
+            elif size != (main := stack.pop()):
+                raise branches_differ(main, size)
+            elif isinstance(ops[-1], Swap):
                 # The second branch is the identity: the copy is added as it is.
                 ops.pop()
             ops.append(op)

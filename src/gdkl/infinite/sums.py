@@ -87,13 +87,11 @@ def affine(state: State, w: float | Tensor, b: float | Tensor) -> State:
 
     With s = √(q1·q2) and s' = √((w·q1 + b)(w·q2 + b)) the new deficit is
 
-        t' = 1 − (w·k + b)/s' = [w·s·t + (s' − w·s − b)] / s',
-        s' − w·s − b = w·b·(√q1 − √q2)² / (s' + w·s + b),
+        t' = 1 − (w·k + b)/s' = [w·s·t + (s' − w·s − b)] / s', s' − w·s − b = w·b·(√q1 − √q2)² / (s' + w·s + b),
 
     a sum of terms that are never negative. 1 + c' is treated alike.
     """
-    q1 = w * state.q1 + b
-    q2 = q1 if state.q2 is state.q1 else w * state.q2 + b
+    q1, q2 = state.variances(lambda q: w * q + b)
     k = None if state.k is None else w * state.k + b
     if not isinstance(b, Tensor) and b == 0:
         # A positive factor changes no correlation.
@@ -125,8 +123,7 @@ def flattened(state: State) -> State:
     def spread(array: Tensor) -> Tensor:
         return array.mean(dim=(-2, -1), keepdim=True)
 
-    q1 = spread(state.q1)
-    q2 = q1 if state.q2 is state.q1 else spread(state.q2)
+    q1, q2 = state.variances(spread)
     return _of_one_pixel(weighted_sum([state], spread, replace(state, q1=q1, q2=q2), w=1.0, b=0.0))
 
 

@@ -202,10 +202,7 @@ class Tape:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Calls on places: the arguments of a formula, then arrays of a tile's size, then numbers.
-
-    ``numbers`` say whether they come first in a call, where torch takes tensors alone.
-    """
+    """Calls on places: arguments of a formula, arrays, and numbers (tensors where they come first in a call)."""
 
     calls: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]]
     arrays: int
@@ -249,10 +246,8 @@ def _is_register(x: Any) -> TypeGuard[_Register]:
     return isinstance(x, _Register)
 
 
-@lru_cache(maxsize=256)
-def tape(formula: Formula, w: float, b: float, *, careful: bool) -> Tape:
-    """The tape of a formula."""
-    return Tape(formula, w, b, careful=careful)
+#: The tape of a formula, recorded once.
+tape = lru_cache(maxsize=256)(Tape)
 
 
 class Eager(Arithmetic):

@@ -1,7 +1,6 @@
 """Gram matrices too large for one device: tiles as joblib tasks on all of them, into one file, resumable.
 
-A tile is done when it has been written to the file on disk *and* noted in a journal beside it. Work that was
-interrupted goes on where it stopped: what the journal has is not computed again.
+A tile is done when it has been written to the file on disk *and* noted in a journal beside it.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.infinite.arrays import ArrayLike, read_inputs
+from gdkl.infinite.arrays import ArrayLike, read_inputs, whole_number
 from gdkl.infinite.gram import Progress, checked_work
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.precise import Kind, known_kind
 from gdkl.infinite.store import content_key, npy_path
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, resolve_device
@@ -53,18 +51,13 @@ def tiled_kernel(
         x2: Second set; None for the first again, which takes half the work.
         kind: ``"nngp"`` or ``"ntk"``.
         out: The ``.npy`` file; it appears under this name when it is complete.
-        devices: Where tiles are computed, in turn, or one device; None for all CUDA devices, or the CPU if there are
-            none.
+        devices: Where tiles are computed, in turn, or one device; None for all CUDA devices, or else the CPU.
         tile: Rows and columns of a tile.
         memory: Bytes that a tile's work may take on its device beside the tile.
         progress: Called with the number of pairs done and of all pairs, after each tile.
 
     Returns:
-        The file, mapped into memory, shape ``(n1, n2)``.
-
-    Raises:
-        OptionError: If the file cannot be written to, or an option is not known.
-        DataError: If the inputs do not fit each other or the network.
+        The file, mapped into memory, shape ``(n1, n2)``; `InfiniteNetwork.kernel` says which errors are raised.
 
     Example:
         >>> import tempfile
@@ -91,7 +84,7 @@ def tiled_kernel(
         for columns in chunk_slices(shape[1], side)
         if not symmetric or columns.start >= rows.start
     ]
-    left = [part for part in parts if _name(*part) not in file.done]
+    left = [part for part in parts if f"{part[0].start} {part[1].start}" not in file.done]
 
     def entries(rows: slice, columns: slice) -> int:
         number = (rows.stop - rows.start) * (columns.stop - columns.start)
@@ -109,7 +102,7 @@ def tiled_kernel(
 
     parallel: Any = joblib.Parallel(n_jobs=len(chosen), return_as="generator_unordered", prefer="threads")
     for rows, columns in parallel(tasks()):
-        file.append(_name(rows, columns))
+        file.append(f"{rows.start} {columns.start}")
         report(entries(rows, columns))
     return file.finish()
 
@@ -123,10 +116,6 @@ def _chosen(devices: Any) -> list[str]:
     if not isinstance(devices, Sequence) or not devices:
         raise OptionError(f"devices must name at least one device, such as ['cuda:0', 'cuda:1']; got {devices!r}.")
     return [str(resolve_device(device)) for device in devices]
-
-
-def _name(rows: slice, columns: slice) -> str:
-    return f"{rows.start} {columns.start}"
 
 
 def _compute(

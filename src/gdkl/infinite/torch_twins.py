@@ -106,9 +106,7 @@ CALLS: dict[str, Twin] = {
     "hardtanh": lambda min_val=-1.0, max_val=1.0, inplace=False: Elementwise(
         partial(functional.hardtanh, min_val=min_val, max_val=max_val)
     ),
-    "softplus": lambda beta=1.0, threshold=20.0: Elementwise(
-        partial(functional.softplus, beta=beta, threshold=threshold)
-    ),
+    "softplus": lambda beta=1, threshold=20: Elementwise(partial(functional.softplus, beta=beta, threshold=threshold)),
     "gelu": _gelu,
     # The twin is the network as evaluated, so that the mode of training has no effect.
     "dropout": lambda p=0.5, training=True, inplace=False: Dropout(float(p)),

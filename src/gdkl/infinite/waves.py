@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.arrays import finite_number
 from gdkl.infinite.formulas import Bump, Formula, Wave
-from gdkl.infinite.parameters import finite_number
 from gdkl.infinite.state import safe_divide, safe_sqrt
 from gdkl.numerics import OptionError
 
@@ -92,12 +92,7 @@ class _Phased(_Wave):
 
 
 class Sin(_Phased):
-    """φ(x) = a·sin(b·x + c).
-
-    Args:
-        a: Height.
-        b: Frequency.
-        c: Phase.
+    """φ(x) = a·sin(b·x + c), with height a, frequency b and phase c.
 
     Example:
         >>> Sin().diagonal(torch.tensor([[0.0], [1e3]]))
@@ -108,12 +103,7 @@ class Sin(_Phased):
 
 
 class Cos(_Phased):
-    """φ(x) = a·cos(b·x + c).
-
-    Args:
-        a: Height.
-        b: Frequency.
-        c: Phase.
+    """φ(x) = a·cos(b·x + c), with height a, frequency b and phase c.
 
     Example:
         >>> Cos().diagonal(torch.tensor([[0.0], [1e3]]))
@@ -124,10 +114,7 @@ class Cos(_Phased):
 
 
 class RBF(_Wave):
-    """φ(x) = √2·sin(√(2·gamma)·x + π/4), whose kernel is exp(−gamma·(q1 + q2 − 2k)).
-
-    Args:
-        gamma: Inverse squared length.
+    """φ(x) = √2·sin(√(2·gamma)·x + π/4), whose kernel is exp(−gamma·(q1 + q2 − 2k)); gamma is 1 / length².
 
     Example:
         >>> RBF(gamma=0.5).kernel(torch.tensor([[0.0], [1.0]]))
@@ -147,11 +134,9 @@ class RBF(_Wave):
 
 
 class Gaussian(Activation):
-    """φ(x) = a·exp(b·x²), with the kernel a² / √D, D = 1 + β(q1 + q2) + β²(q1·q2 − k²), β = −2b.
+    """φ(x) = a·exp(b·x²), with height a and curvature b, at most zero.
 
-    Args:
-        a: Height.
-        b: Curvature, at most zero.
+    With β = −2b the kernel is a² / √D, D = 1 + β(q1 + q2) + β²(q1·q2 − k²).
 
     Example:
         >>> Gaussian().diagonal(torch.tensor([[0.0], [2.0]]))

@@ -7,7 +7,7 @@ the options, the compiler and the device's architecture, each with a checksum in
 from __future__ import annotations
 
 import hashlib
-import threading
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ OPTIONS = ("--std=c++17", "--fmad=false")
 CHECKSUM_BYTES = 32
 #: Modules of this process by key and device.
 _LOADED: dict[tuple[str, int], Any] = {}
-_LOCK = threading.Lock()
 
 
 def cupy() -> Any:
@@ -44,13 +43,10 @@ def load(text: str, device: int) -> Any:
     except Exception as error:
         raise UnsupportedError(f"CuPy finds no CUDA device ({error})") from error
     key = content_key(text, architecture, version)
-    with _LOCK:
-        found = _LOADED.get((key, device))
+    found = _LOADED.get((key, device))
     if found is None:
-        # Unlocked: several networks compile side by side, and compiling one twice does no harm.
-        found = _module(cp, text, key)
-        with _LOCK:
-            found = _LOADED.setdefault((key, device), found)
+        # Without a lock: several networks compile side by side, and compiling one twice does no harm.
+        found = _LOADED.setdefault((key, device), _module(cp, text, key))
     return found
 
 
@@ -89,8 +85,6 @@ def read_binary(path: Path) -> bytes | None:
 
 def keep_binary(path: Path, binary: bytes) -> None:
     """Put a binary on the disk for the next process; a disk that cannot be written to costs only time."""
-    try:
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: file.write(hashlib.sha256(binary).digest() + binary))
-    except OSError:
-        return

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import torch
 
 from gdkl.infinite.formulas import ArcCosine, ArcPolynomial, ArcSine, Normalised
-from gdkl.infinite.fused.layout import SINGLE, Layout
 from gdkl.infinite.fused.placement import Step, place
-from gdkl.infinite.machine import Constant
+from gdkl.infinite.machine import SINGLE, Constant, Layout
 from gdkl.infinite.program import Affine, Apply, Convolve, Op, Program, UnsupportedError, simplified
 from gdkl.numerics import DataError
 
