@@ -11,9 +11,8 @@ import numpy.typing as npt
 import torch
 
 from gdkl.infinite.fused.interpret import run
-from gdkl.infinite.fused.layout import Layout
 from gdkl.infinite.fused.lower import LaneProgram
-from gdkl.infinite.machine import Constant, Machine
+from gdkl.infinite.machine import Constant, Layout, Machine
 
 Array = npt.NDArray[Any]
 

@@ -5,10 +5,9 @@ from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.error_functions import GELU, Erf, SigmoidLike
 from gdkl.infinite.gpytorch_kernel import InfiniteWidthKernel
 from gdkl.infinite.image_layers import AvgPool2d, Conv2d, Flatten, GlobalAvgPool2d
-from gdkl.infinite.layers import Dropout, Identity, LayerNorm, Linear, Sequential
+from gdkl.infinite.layers import Dropout, Identity, LayerNorm, Linear, Residual, Sequential
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
-from gdkl.infinite.residual import Residual
 from gdkl.infinite.spec import from_spec, mlp, wide_resnet
 from gdkl.infinite.tiles import tiled_kernel
 from gdkl.infinite.traced import from_torch

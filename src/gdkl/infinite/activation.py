@@ -5,27 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from gdkl.infinite.finite import FiniteFunction
 from gdkl.infinite.formulas import ArcCosine, Formula
-from gdkl.infinite.network import InfiniteNetwork
+from gdkl.infinite.network import InfiniteNetwork, Spec
 from gdkl.infinite.program import Activate, Op, UnsupportedError
 from gdkl.infinite.state import State
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What an activation may know of each pair of inputs, shaped to broadcast.
-
-    Attributes:
-        q1: Variance of the first.
-        q2: Variance of the second.
-        t: 1 − c, from 0 to 2.
-        u: 1 + c, from 0 to 2.
-    """
+    """What an activation may know of each pair: variances, t = 1 − c and u = 1 + c, shaped to broadcast."""
 
     q1: Tensor
     q2: Tensor
@@ -36,9 +30,12 @@ class Pair:
 class Activation(InfiniteNetwork):
     """A function φ applied to each unit: K ← E[φ(u)φ(v)], T ← T·E[φ'(u)φ'(v)].
 
-    A subclass says what becomes of a variance, of the correlation deficit, and what E[φ'φ'] is.
+    A subclass says what becomes of a variance, of the deficit (``deficit`` or ``deficits``), and what E[φ'φ'] is.
     """
 
+    #: The name in a spec, and the attributes that are its other entries.
+    _name: ClassVar[str]
+    _entries: ClassVar[tuple[str, ...]] = ()
     #: Whether the formulas lose digits in float32 and are worth float64 inside.
     _wide = True
     #: Whether φ(−x) = −φ(x).
@@ -48,15 +45,12 @@ class Activation(InfiniteNetwork):
     def variance(self, q: Tensor) -> Tensor:
         """E[φ(u)²] for u ~ N(0, q)."""
 
-    @abstractmethod
     def deficit(self, pair: Pair) -> Tensor:
         """1 − c' behind the activation, without cancellation for c near 1 (near −1 too if φ is even)."""
+        return self.deficits(pair)[0]
 
     def deficits(self, pair: Pair) -> tuple[Tensor, Tensor]:
-        """1 − c' and 1 + c' of the activations of each pair, without cancellation.
-
-        For an odd φ the correlation is odd in c, so that antipodal inputs are as exact as parallel ones.
-        """
+        """1 − c' and 1 + c'; odd in c for an odd φ, so that antipodal inputs are as exact as parallel ones."""
         if not self._odd:
             t = self.deficit(pair)
             return t, 2 - t
@@ -74,7 +68,6 @@ class Activation(InfiniteNetwork):
         """φ itself."""
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return FiniteFunction(self.function, repr(self))
 
     @property
@@ -84,17 +77,26 @@ class Activation(InfiniteNetwork):
 
     def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
         """E[φ(u)φ(v)] as a factor times a formula of the covariance alone (see `program.Function`)."""
-        raise UnsupportedError(f"{type(self).__name__} has no formula of the covariance alone")
+        del arc_cosine
+        formula = self._formula()
+        if formula is None:
+            raise UnsupportedError(f"{type(self).__name__} has no formula of the covariance alone")
+        return formula, 1.0
+
+    def _formula(self) -> Formula | None:
+        return None
 
     def _ops(self) -> Iterator[Op]:
         yield Activate(self)
+
+    def _own_spec(self) -> Spec:
+        return {"op": "act", "name": self._name, **{name: getattr(self, name) for name in self._entries}}
 
     def propagate(self, state: State) -> State:
         """The precise state behind the activation."""
         dtype = state.t.dtype
         state = state.with_gradient()
-        q1 = self._variance(state.q1)
-        q2 = q1 if state.q2 is state.q1 else self._variance(state.q2)
+        q1, q2 = state.variances(self._variance)
         pair = Pair(state.left(state.q1), state.right(state.q2), state.t, state.other_side())
         if self._wide:
             pair = Pair(*(array.double() for array in (pair.q1, pair.q2, pair.t, pair.u)))

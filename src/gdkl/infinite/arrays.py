@@ -1,4 +1,4 @@
-"""Arrays and tensors in, the same kind out: the border between users' data and the recursion."""
+"""The border between users and the recursion: arrays and tensors in, the same kind out; parameters, checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.numerics import DataError, NumericsWarning
+from gdkl.numerics import DataError, NumericsWarning, OptionError
 
 #: What the kernels take and give: a tensor, or anything that NumPy reads as an array of numbers.
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any]
@@ -26,11 +26,10 @@ _looking: ContextVar[bool] = ContextVar("looking", default=True)
 
 @contextmanager
 def unchecked() -> Generator[None]:
-    """Take it that inputs and covariances are finite, without a look at them.
+    """Take it that inputs and covariances are finite, without a look at them, for which Python would wait for a GPU.
 
-    A look makes Python wait for a GPU until everything asked of it so far is done. A training loop that asks for the
-    kernel of every batch looks at its objective now and then instead. Counts for the thread, or asyncio task, that
-    enters it, and not for threads that are started within.
+    A training loop that asks for the kernel of every batch looks at its objective now and then instead. Counts for
+    the thread, or asyncio task, that enters it, and not for threads that are started within.
 
     Example:
         >>> import gdkl.infinite as inf
@@ -45,20 +44,9 @@ def unchecked() -> Generator[None]:
         _looking.reset(before)
 
 
-def values_are_checked() -> bool:
-    """Whether inputs and covariances are to be looked at: not within `unchecked`."""
-    return _looking.get()
-
-
 @dataclass(frozen=True)
 class Inputs:
-    """One or two sets of inputs as floating-point tensors of one precision on one device.
-
-    Attributes:
-        x1: First set, shape ``(n1, d)`` or ``(n1, C, H, W)``.
-        x2: Second set, or None where the first meets itself.
-        as_numpy: Whether the caller gave arrays and gets arrays back.
-    """
+    """One or two sets of inputs, tensors of one precision and device; ``x2`` is None where the first meets itself."""
 
     x1: Tensor
     x2: Tensor | None
@@ -67,8 +55,7 @@ class Inputs:
     @property
     def needs_grad(self) -> bool:
         """Whether a gradient with respect to the inputs is asked for."""
-        tensors = [self.x1] if self.x2 is None else [self.x1, self.x2]
-        return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (self.x1, self.x2))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,16 +68,7 @@ class Inputs:
 
 
 def read_inputs(x1: ArrayLike, x2: ArrayLike | None = None, *, name: str = "x1") -> Inputs:
-    """Check inputs and turn them into tensors: float32 and float64 stay, whole numbers become float64.
-
-    Args:
-        x1: First set.
-        x2: Second set; None where the first meets itself.
-        name: What the caller calls the first set, for errors.
-
-    Raises:
-        DataError: If the inputs are not numbers, not finite, empty, or do not fit each other.
-    """
+    """Checked inputs as tensors: float32 and float64 stay, whole numbers become float64; ``name`` is for errors."""
     as_numpy = not isinstance(x1, Tensor) and not isinstance(x2, Tensor)
     first = _tensor(x1, name)
     second = None if x2 is None else _tensor(x2, "x2")
@@ -129,7 +107,7 @@ def _tensor(x: ArrayLike, name: str) -> Tensor:
     if 0 in x.shape[1:]:
         raise DataError(f"{name} has no features: its shape is {tuple(x.shape)}.")
     # The sum shows a NaN or an infinity faster than a look at each number, but it may overflow.
-    if values_are_checked() and not math.isfinite(float(x.detach().sum())):
+    if _looking.get() and not math.isfinite(float(x.detach().sum())):
         finite = torch.isfinite(x.detach()).flatten(1).all(dim=1)
         if not bool(finite.all()):
             row = int((~finite).nonzero()[0, 0])
@@ -139,7 +117,7 @@ def _tensor(x: ArrayLike, name: str) -> Tensor:
 
 def warn_of_overflow(matrix: Any, inputs: Inputs) -> None:
     """Warn of a kernel matrix that is not finite, from the few entries that overflow first."""
-    if 0 in matrix.shape or not values_are_checked():
+    if 0 in matrix.shape or not _looking.get():
         return
     if inputs.x2 is None:
         warn_unless_finite(matrix.diagonal())
@@ -151,7 +129,7 @@ def warn_of_overflow(matrix: Any, inputs: Inputs) -> None:
 
 def warn_unless_finite(*entries: Any) -> None:
     """Warn once if an entry is not finite."""
-    if not values_are_checked():
+    if not _looking.get():
         return
     tensors = [entry if isinstance(entry, Tensor) else torch.tensor(np.array(entry)) for entry in entries]
     if all(bool(torch.isfinite(entry).all()) for entry in tensors):
@@ -163,3 +141,25 @@ def warn_unless_finite(*entries: Any) -> None:
         NumericsWarning,
         stacklevel=4,
     )
+
+
+def finite_number(value: float, name: str, *, least: float = -math.inf) -> float:
+    """A parameter as a float, refused if it is not finite or too small."""
+    try:
+        if isinstance(value, str | bytes | bool | np.bool_):
+            raise TypeError("not a number, though float() would take it")
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise OptionError(f"{name} must be a number; got {value!r}.") from error
+    if not math.isfinite(number) or number < least:
+        bound = "finite" if least == -math.inf else f"finite and at least {least:g}"
+        raise OptionError(f"{name} must be {bound}; got {value!r}.")
+    return number
+
+
+def whole_number(value: Any, name: str, *, least: int) -> int:
+    """A parameter as an int, from any whole number that is not too small."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value != int(value) or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return int(value)

@@ -20,23 +20,10 @@ from torch import Tensor
 
 from gdkl.infinite.buffers import BufferPool
 from gdkl.infinite.formulas import ArcCosine, ArcFraction, ArcSine, Normalised
-from gdkl.infinite.gram import Tile, TiledEngine, Work
-from gdkl.infinite.program import (
-    Add,
-    Affine,
-    Apply,
-    Convolve,
-    Op,
-    Program,
-    Save,
-    Sum,
-    Swap,
-    UnsupportedError,
-    simplified,
-)
+from gdkl.infinite.gram import Tile, TiledEngine, Work, threads
+from gdkl.infinite.program import Affine, Apply, Convolve, Op, Program, Save, Sum, Swap, UnsupportedError, simplified
 from gdkl.infinite.spatial import Pads, Window
 from gdkl.infinite.tape import Eager, tape
-from gdkl.infinite.threads import threads
 from gdkl.numerics import chunk_slices
 
 #: Columns of a tile: the innermost axis, whose length decides how fast arrays of either set are spread out.
@@ -47,16 +34,7 @@ SHORT_CALL = 2**14
 
 
 class CovarianceEngine(TiledEngine):
-    """Tiles of covariances.
-
-    Args:
-        program: The network's program.
-        x1: First set, shape ``(n1, features)`` or ``(n1, channels, height, width)``.
-        x2: Second set.
-
-    Raises:
-        UnsupportedError: If the network has a layer that needs the precise recursion.
-    """
+    """Tiles of covariances, unsupported for networks that need the precise recursion."""
 
     shares_cores = True
 
@@ -140,7 +118,7 @@ class _Inputs:
                 stack.append(q)
             elif isinstance(op, Swap):
                 q, stack[-1] = stack[-1], q
-            elif isinstance(op, Add):
+            else:
                 q = q + stack.pop()
         return q
 
@@ -210,7 +188,7 @@ class _Block:
                 stack.append(k)
             elif isinstance(op, Swap):
                 k, stack[-1] = stack[-1], k
-            elif isinstance(op, Add):
+            else:
                 other = stack.pop()
                 own = not any(other is kept for kept in stack)
                 if own and other is not k:

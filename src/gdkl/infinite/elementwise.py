@@ -16,10 +16,9 @@ from gdkl.infinite.state import safe_divide, safe_sqrt
 from gdkl.numerics import NumericsWarning, OptionError
 
 MAX_ORDER = 512
-#: Distance of the nodes. An equidistant rule converges faster than any power for analytic functions under a
-#: Gaussian weight, and unlike a Gauss rule of the same order it does not fold the higher coefficients into
-#: the lower ones. Zero lies halfway between two of them: there a kink or a step, which most have at zero, does no
-#: more harm than a bend.
+#: Distance of the nodes. An equidistant rule converges faster than any power for analytic functions under a Gaussian
+#: weight, and unlike a Gauss rule of the same order it does not fold the higher coefficients into the lower ones. Zero
+#: lies halfway between two of them: there a kink or a step, which most have at zero, does no more harm than a bend.
 SPACING = 1 / 24
 #: Relative error of the expansion at which a warning is given.
 TOLERANCE = 1e-4
@@ -55,19 +54,13 @@ _Part: TypeAlias = Literal["φ", "φ'"]
 class Elementwise(Activation):
     """An activation given as a function, for those that have no closed form.
 
-    With normalised Hermite polynomials h_m and a_m(q) = E[φ(√q·z)·h_m(z)], found by quadrature for each
-    input,
+    With normalised Hermite polynomials h_m and a_m(q) = E[φ(√q·z)·h_m(z)], found by quadrature for each input,
+    E[φ(u)φ(v)] = Σ_m a_m(q1)·a_m(q2)·c^m: ``order`` multiplications per pair, positive semi-definite at any order.
 
-        E[φ(u)φ(v)] = Σ_m a_m(q1)·a_m(q2)·c^m,
-
-    so that the work per pair is ``order`` multiplications and the kernel is positive semi-definite at any
-    order.
-
-    Functions with kinks or steps and very large variances need more terms and nodes than there are. The error
-    is estimated for the pairs that occur, from what the expansion leaves and from coarser nodes, and a
-    `NumericsWarning` tells, once per layer for φ and once for φ', when it exceeds 1e-4 of the kernel. A larger
-    order gives more terms. The nodes are as close as they are: a kink away from zero, as hardtanh has, costs
-    some 1e-4 of the NNGP and, being a step of φ', some 1e-2 of the NTK at any order.
+    Functions with kinks or steps and very large variances need more terms and nodes than there are. The error is
+    estimated for the pairs that occur, and a `NumericsWarning` tells, once per layer for φ and once for φ', when it
+    exceeds 1e-4 of the kernel. A larger order gives more terms, but no closer nodes: a kink away from zero, as hardtanh
+    has, costs some 1e-4 of the NNGP and, being a step of φ', some 1e-2 of the NTK at any order.
 
     Args:
         fn: Takes a tensor and returns a tensor of the same shape, in float64, made of torch's operations, so
@@ -76,9 +69,7 @@ class Elementwise(Activation):
             default for variances up to about 30; steeper ones and larger variances need more.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> net = inf.Elementwise(torch.tanh)
-        >>> net.diagonal(torch.tensor([[1.0]]))
+        >>> Elementwise(torch.tanh).diagonal(torch.tensor([[1.0]]))
         tensor([0.3943])
     """
 
@@ -98,7 +89,7 @@ class Elementwise(Activation):
 
     def deficit(self, pair: Pair) -> Tensor:
         """½·|â(q1) − â(q2)|² + Σ_m â_m(q1)·â_m(q2)·(1 − c^m) with â = a/|a|."""
-        a, b = (self._unit(q) for q in (pair.q1, pair.q2))
+        a, b = (_normalised(self._coefficients(q)) for q in (pair.q1, pair.q2))
         # 1 − c^m = t·(1 + c + … + c^(m−1)): Horner's scheme over the sums of all terms past each power.
         c = 1 - pair.t
         if "φ" not in self._warned and c.numel() > 0:
@@ -126,10 +117,15 @@ class Elementwise(Activation):
 
     def _coefficients(self, q: Tensor, *, derivative: bool = False) -> Tensor:
         """a_m for every variance, shape ``(order, *q.shape)``."""
-        points = self._points(q)
+        points = safe_sqrt(q)[..., None] * self._nodes.to(q.device)
         values = self._slopes(points) if derivative else self._values(points)
         part: _Part = "φ'" if derivative else "φ"
-        self._refuse_nan(points.detach(), values.detach(), "the derivative of fn" if derivative else "fn")
+        # What comes from an overflow in a layer before is not the function's doing.
+        wrong = torch.isnan(values.detach()) & torch.isfinite(points.detach())
+        if bool(wrong.any()):
+            where = float(points.detach()[wrong][0]) + 0.0  # which takes the sign off a negative zero
+            what = "the derivative of fn" if derivative else "fn"
+            raise OptionError(f"fn must give a number for every number: {what} is NaN at {where:.3g}.")
         projection = self._projection.to(q.device)
         a = values @ projection.T
         # What the expansion leaves of E[φ²], in degrees of either parity, is put on the next two degrees: the
@@ -174,10 +170,8 @@ class Elementwise(Activation):
         )
 
     def _check_terms(self, a: Tensor, b: Tensor, c: Tensor, part: _Part) -> None:
-        """Warn if the terms are too few for some pair, by what the last two, which stand for the rest, give.
-
-        Where the rest has degrees from the order to about twice the order, its terms c^m are between the two.
-        """
+        """Warn if the terms are too few for some pair, by what the last two, which stand for the rest, give."""
+        # Where the rest has degrees from the order to about twice the order, its terms c^m are between the two.
         a, b, power = a.detach()[-2:].abs(), b.detach()[-2:].abs(), c.detach().abs() ** self.order
         larger = f"a larger order (up to {MAX_ORDER}), " if self.order < MAX_ORDER else ""
         self._warn(
@@ -198,17 +192,6 @@ class Elementwise(Activation):
             NumericsWarning,
             stacklevel=2,
         )
-
-    def _refuse_nan(self, points: Tensor, values: Tensor, what: str) -> None:
-        """Refuse a function that gives NaN for a number."""
-        # What comes from an overflow in a layer before is not the function's doing.
-        wrong = torch.isnan(values) & torch.isfinite(points)
-        if bool(wrong.any()):
-            where = float(points[wrong][0]) + 0.0  # which takes the sign off a negative zero
-            raise OptionError(f"fn must give a number for every number: {what} is NaN at {where:.3g}.")
-
-    def _points(self, q: Tensor) -> Tensor:
-        return safe_sqrt(q)[..., None] * self._nodes.to(q.device)
 
     def _values(self, points: Tensor) -> Tensor:
         try:
@@ -231,9 +214,6 @@ class Elementwise(Activation):
                 points.requires_grad_()
             (slopes,) = torch.autograd.grad(self._values(points).sum(), points, create_graph=keep)
         return slopes
-
-    def _unit(self, q: Tensor) -> Tensor:
-        return _normalised(self._coefficients(q))
 
     def function(self, x: Tensor) -> Tensor:
         """The function given."""

@@ -17,14 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def engine_for(program: Program, x1: Tensor, x2: Tensor, kind: Kind) -> Engine:
-    """The fastest engine that takes a network and inputs; a line for debugging says why none is compiled for a GPU.
-
-    Args:
-        program: The network's program.
-        x1: First set of inputs.
-        x2: Second set; the same tensor where the first meets itself.
-        kind: Which kernel.
-    """
+    """The fastest engine that takes a network and inputs; ``x2`` is ``x1`` where the first set meets itself."""
     if kind == "nngp":
         if x1.device.type == "cuda":
             try:

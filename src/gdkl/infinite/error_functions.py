@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from gdkl.infinite.activation import Activation, Pair
-from gdkl.infinite.formulas import ArcCosine, ErrorFunction, ErrorLinear, Formula
-from gdkl.infinite.network import Spec
-from gdkl.infinite.parameters import finite_number
+from gdkl.infinite.arrays import finite_number
+from gdkl.infinite.formulas import ErrorFunction, ErrorLinear, Formula
 from gdkl.infinite.piecewise import angle
 from gdkl.infinite.state import State, safe_divide, safe_sqrt
 from gdkl.infinite.sums import affine
@@ -21,13 +19,8 @@ from gdkl.infinite.sums import affine
 class Saturated:
     """The pair of squashed units z/√(1 + βq)·√β whose correlation an arc-sine kernel takes.
 
-    Their variances are Q = βq/(1 + βq) < 1, and with S = √(Q1·Q2) their covariance is x = S·c. The
-    complements p = 1 − Q = 1/(1 + βq), 1 − S, t = 1 − x and u = 1 + x are kept beside them, since for large
-    inputs they are all that is left.
-
-    Args:
-        pair: The units themselves.
-        beta: The factor β.
+    Their variances are Q = βq/(1 + βq) < 1, and with S = √(Q1·Q2) their covariance is x = S·c. The complements
+    p = 1 − Q, 1 − S, t = 1 − x and u = 1 + x are kept beside them: for large inputs they are all that is left.
     """
 
     def __init__(self, pair: Pair, beta: float) -> None:
@@ -84,25 +77,17 @@ def arcsine(x: Tensor, one_minus_x: Tensor) -> Tensor:
 
 
 class Erf(Activation):
-    """φ(x) = a·erf(b·x) + c.
-
-    Args:
-        a: Height.
-        b: Steepness.
-        c: Offset.
+    """φ(x) = a·erf(b·x) + c, with height a, steepness b and offset c.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.Erf().diagonal(torch.tensor([[0.0], [1e6]]))
+        >>> Erf().diagonal(torch.tensor([[0.0], [1e6]]))
         tensor([0.0000, 1.0000])
     """
 
-    _odd = True
+    _name, _entries, _odd = "erf", ("a", "b", "c"), True
 
     def __init__(self, a: float = 1.0, b: float = 1.0, c: float = 0.0) -> None:
-        self.a = finite_number(a, "a")
-        self.b = finite_number(b, "b")
-        self.c = finite_number(c, "c")
+        self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
 
     def variance(self, q: Tensor) -> Tensor:
         """(2/π)·arcsin Q of erf(b·x) alone."""
@@ -110,10 +95,9 @@ class Erf(Activation):
         return (2 / math.pi) * arcsine(2 * self.b**2 * q * one_minus_Q, one_minus_Q)
 
     def deficit(self, pair: Pair) -> Tensor:
-        """Deficit of erf(b·x) alone.
+        """Deficit of erf(b·x) alone, with h = arcsin.
 
-        With h = arcsin it has two parts: √(h(Q1)·h(Q2)) − h(S), which differing variances cause, and
-        h(S) − h(S·c), the arcsine of a quotient without cancellation.
+        It is √(h(Q1)·h(Q2)) − h(S), from differing variances, and h(S) − h(S·c), an arcsine without cancellation.
         """
         z = Saturated(pair, 2 * self.b**2)
         h1, h2 = arcsine(z.Q1, z.p1), arcsine(z.Q2, z.p2)
@@ -135,33 +119,26 @@ class Erf(Activation):
         # The slope above has a² in it already: the NTK takes no part in the scaling.
         return affine(super().propagate(state), self.a**2, self.c**2)
 
-    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
-        """The kernel of the covariance alone."""
-        del arc_cosine
-        return ErrorFunction(2 * self.b**2, self.a**2 * 2 / math.pi, self.c**2), 1.0
+    def _formula(self) -> Formula:
+        return ErrorFunction(2 * self.b**2, self.a**2 * 2 / math.pi, self.c**2)
 
     def function(self, x: Tensor) -> Tensor:
         """a·erf(b·x) + c."""
         return self.a * torch.erf(self.b * x) + self.c
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "erf", "a": self.a, "b": self.b, "c": self.c}
 
 
 class SigmoidLike(Erf):
     """φ(x) = ½·erf(x / 2.402…) + ½, which stays within 0.02 of the logistic function.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.SigmoidLike().diagonal(torch.tensor([[0.0], [1e6]]))
+        >>> SigmoidLike().diagonal(torch.tensor([[0.0], [1e6]]))
         tensor([0.2500, 0.5000])
     """
 
+    _name, _entries = "sigmoid_like", ()
+
     def __init__(self) -> None:
         super().__init__(0.5, 1 / 2.4020563531719796, 0.5)
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "sigmoid_like"}
 
 
 class GELU(Activation):
@@ -169,14 +146,14 @@ class GELU(Activation):
 
     With P = (1 + q1)(1 + q2), D = P − k² and F = E[Φ(u)Φ(v)] = ¼ + arcsin(k/√P)/2π, Stein's identity gives
 
-        E[φ(u)φ(v)] = k·F + (q1·q2·√D + k²/√D) / (2π·P),
-        E[φ'(u)φ'(v)] = F + k·(3 + q1 + q2 + k²/D) / (2π·P·√D).
+        E[φ(u)φ(v)] = k·F + (q1·q2·√D + k²/√D) / (2π·P), E[φ'(u)φ'(v)] = F + k·(3 + q1 + q2 + k²/D) / (2π·P·√D).
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.GELU().diagonal(torch.tensor([[0.0], [1.0]]))
+        >>> GELU().diagonal(torch.tensor([[0.0], [1.0]]))
         tensor([0.0000, 0.4252])
     """
+
+    _name = "gelu"
 
     def variance(self, q: Tensor) -> Tensor:
         """E[φ²], the kernel at k = q1 = q2."""
@@ -255,14 +232,9 @@ class GELU(Activation):
         across = angle(z.t, z.u) - angle(z.one_minus_S, 1 + z.S)
         return torch.where(forward, down, across)
 
-    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
-        """The kernel of the covariance alone."""
-        del arc_cosine
-        return ErrorLinear(), 1.0
+    def _formula(self) -> Formula:
+        return ErrorLinear()
 
     def function(self, x: Tensor) -> Tensor:
         """x·Φ(x)."""
         return functional.gelu(x)
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "gelu"}

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 - torch says what each method is
 """Finite torch networks whose width limit our kernels are: the modules that ``finite(width)`` is made of."""
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ class FiniteLinear(_Weights):
         return (self.outputs, x.shape[1])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer over the second axis."""
         if x.ndim == 2:
             return functional.linear(x, self.weight, self.bias)
         return functional.conv2d(x, self.weight[:, :, None, None], self.bias)
@@ -71,7 +71,6 @@ class FiniteConv2d(_Weights):
         return (self.outputs, x.shape[1], *self.window.size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pad and convolve."""
         return functional.conv2d(pad_image(x, self.window), self.weight, self.bias, stride=self.window.stride)
 
 
@@ -83,7 +82,6 @@ class FiniteAvgPool2d(nn.Module):
         self.window, self.count_include_pad = window, count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pad and average."""
         mean = self._mean(x)
         return mean if self.count_include_pad else mean / self._mean(torch.ones_like(x[:1, :1]))
 
@@ -99,11 +97,9 @@ class FiniteFunction(nn.Module):
         self.fn, self.name = fn, name
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply it."""
         return self.fn(x)
 
     def extra_repr(self) -> str:
-        """What it is, for printing."""
         return self.name
 
 
@@ -115,7 +111,6 @@ class FiniteResidual(nn.Module):
         self.main, self.shortcut = main, shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the branches."""
         return self.main(x) + self.shortcut(x)
 
 

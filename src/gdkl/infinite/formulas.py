@@ -1,15 +1,13 @@
+# ruff: noqa: D102 - the abstract formula says what each method is
 """Element-wise functions of a pair's covariance k, each written once for every machine.
 
-An activation takes k to E[φ(u)φ(v)], given factors of either input that follow from its variance alone and are computed
-once per input. The variance behind it is the same formula with k = q and both factors the input's own, so that
-identical inputs keep a correlation of one.
+An activation takes k to E[φ(u)φ(v)], given factors of either input that follow from its variance alone. The variance
+behind it is the same formula with k = q and both factors the input's own: identical inputs keep a correlation of one.
 
 Piecewise linear activations need E|uv| = s·A, s = √(q1·q2), A = (2/π)·(√(1 − c²) + c·arcsin c), c = k/s. It is
-Lipschitz in k, so that single precision is enough. There the arcsine is too slow, and which approximation is best
-depends on the machine: `ArcPolynomial` has no division and few instructions, `ArcFraction` the fewest passes over
-memory. (The precise recursion needs 1 − A from 1 − c without cancellation, which is another function:
-`piecewise.fold`.) Functions that are not Lipschitz (the arcsine of `Erf` has infinite slope at its end) are computed in
-double precision.
+Lipschitz in k, so that single precision is enough; there the arcsine is too slow. `ArcPolynomial` has no division and
+few instructions, `ArcFraction` the fewest passes over memory. Functions that are not Lipschitz (the arcsine of `Erf`
+has infinite slope at its end) are computed in double precision.
 """
 
 from __future__ import annotations
@@ -54,9 +52,12 @@ class ArcCosine(Formula):
         """By how much the formula is too small."""
         return 2.0 if self.halved and self.ratio == 1 else 1.0
 
+    def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
+        """√q, from which √(q1·q2) follows."""
+        return [machine.quick_root(q)]
+
     def variance(self, machine: Arithmetic, q: Value, factors: Sequence[Value]) -> Value:
         """A is one for equal inputs."""
-        del factors
         return q if self.halved and self.ratio == 1 else machine.fma(machine.number(self.ratio), q, q)
 
 
@@ -73,10 +74,6 @@ class ArcPolynomial(ArcCosine):
         -0.00017966596648501636,
         0.00022363047522074117,
     )
-
-    def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
-        """√q."""
-        return [machine.quick_root(q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
         """max(k, 0) + s·B, or ratio·k + |k| + 2·s·B."""
@@ -105,10 +102,6 @@ class ArcFraction(ArcCosine):
         (-0.40194618293848877, 0.9735571251871405),
         (-1.4140688795960852, 2.835827973488307),
     )
-
-    def factors(self, machine: Arithmetic, q: Value) -> Sequence[Value]:
-        """√q."""
-        return [machine.quick_root(q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
         """s·(ratio·c + A), with u = 1 + c, from which h = u − u²/2."""
@@ -161,7 +154,6 @@ class ErrorFunction(Formula):
         return [machine.reciprocal_root(machine.fma(machine.number(self.beta), q, machine.number(1.0)))]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         x = machine.multiply(machine.multiply(machine.number(self.beta), k), first[0])
         arc = machine.function("asin", machine.clip(machine.multiply(x, second[0]), -1.0, 1.0))
         return machine.fma(machine.number(self.height), arc, machine.number(self.offset))
@@ -169,10 +161,7 @@ class ErrorFunction(Formula):
 
 @dataclass(frozen=True)
 class Wave(Formula):
-    """odd·(e^−D − e^−Σ) + even·(e^−D + e^−Σ), D, Σ = ½b²(q1 + q2 ∓ 2k).
-
-    The difference is taken with what both have in common outside, so that small variances keep their digits.
-    """
+    """odd·(e^−D − e^−Σ) + even·(e^−D + e^−Σ), D, Σ = ½b²(q1 + q2 ∓ 2k); small variances keep their digits."""
 
     square: float
     odd: float
@@ -183,7 +172,6 @@ class Wave(Formula):
         return [machine.multiply(machine.multiply(machine.number(self.square), machine.number(0.5)), q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         x = machine.multiply(machine.number(self.square), k)
         size = machine.function("fabs", x)
         # |k| is at most (q1 + q2)/2; a lane beyond the map has a k but factors of zero, and must stay a number.
@@ -208,7 +196,6 @@ class Bump(Formula):
         return [machine.multiply(machine.number(self.beta), q)]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         x = machine.multiply(machine.number(self.beta), k)
         one = machine.number(1.0)
         rest = machine.subtract(machine.multiply(first[0], second[0]), machine.multiply(x, x))
@@ -253,5 +240,4 @@ class Normalised(Formula):
         return [machine.reciprocal_root(machine.add(q, machine.number(self.eps)))]
 
     def pair(self, machine: Arithmetic, k: Value, first: Sequence[Value], second: Sequence[Value]) -> Value:
-        """As above."""
         return machine.multiply(machine.multiply(k, first[0]), second[0])

@@ -37,8 +37,6 @@ class InfiniteWidthKernel(Kernel):
     Example:
         >>> import gdkl.infinite as inf
         >>> kernel = inf.InfiniteWidthKernel(inf.mlp(hidden_layers=1))
-        >>> kernel(torch.eye(2)).to_dense().shape
-        torch.Size([2, 2])
         >>> kernel.weight_var
         tensor([1.6000, 1.6000], grad_fn=<SoftplusBackward0>)
     """
@@ -104,18 +102,7 @@ class InfiniteWidthKernel(Kernel):
     def forward(
         self, x1: Tensor, x2: Tensor, diag: bool = False, last_dim_is_batch: bool = False, **params: Any
     ) -> Tensor:
-        """Covariances of two batches of inputs.
-
-        Args:
-            x1: Shape ``(*batch, n, d)``.
-            x2: Shape ``(*batch, m, d)``.
-            diag: Pair row i of one with row i of the other alone.
-            last_dim_is_batch: Treat each feature as inputs of its own.
-            **params: Nothing; as GPyTorch asks.
-
-        Returns:
-            Shape ``(*batch, n, m)``, or ``(*batch, n)`` with ``diag``.
-        """
+        """Covariances ``(*batch, n, m)`` of inputs ``(*batch, n, d)``; with ``diag`` of equal rows, ``(*batch, n)``."""
         del params
         same = x1 is x2 or (not (x1.requires_grad or x2.requires_grad) and torch.equal(x1, x2))
         if last_dim_is_batch:
@@ -132,10 +119,7 @@ class InfiniteWidthKernel(Kernel):
             for v in (self.weight_var, self.bias_var)
         )
         results = [
-            self._one(
-                self._images(first[i]), None if same else self._images(second[i]), weights[i], biases[i], diag=diag
-            )
-            for i in range(members)
+            self._one(first[i], None if same else second[i], weights[i], biases[i], diag=diag) for i in range(members)
         ]
         return torch.stack(results).reshape(*batch, *results[0].shape)
 
@@ -148,13 +132,11 @@ class InfiniteWidthKernel(Kernel):
 
     def _one(self, x1: Tensor, x2: Tensor | None, weights: Tensor, biases: Tensor, *, diag: bool) -> Tensor:
         """The kernel of one member of the batch."""
-        inputs = read_inputs(x1, x2)
+        inputs = read_inputs(self._images(x1), None if x2 is None else self._images(x2))
         learning = torch.is_grad_enabled() and (weights.requires_grad or biases.requires_grad)
-        if learning or inputs.needs_grad:
-            program = self.net.program().with_variances(weights.unbind(), biases.unbind())
-        else:
-            program = self.net.program().with_variances(weights.tolist(), biases.tolist())
+        gradient = learning or inputs.needs_grad
+        variances = [values.unbind() if gradient else values.tolist() for values in (weights, biases)]
+        program = self.net.program().with_variances(*variances)
         if diag:
-            gradient = learning or inputs.needs_grad
             return matched_kernel(program, inputs.x1, inputs.x2, self.kind, gradient=gradient)
         return kernel_matrix(program, inputs, self.kind, Work(), learning=learning)

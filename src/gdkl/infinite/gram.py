@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -15,8 +16,7 @@ import joblib
 import torch
 from torch import Tensor
 
-from gdkl.infinite.parameters import whole_number
-from gdkl.infinite.threads import sharing_pays, threads
+from gdkl.infinite.arrays import whole_number
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, require_memory
 
 #: Called with the number of pairs done and the number of all pairs.
@@ -31,17 +31,14 @@ CACHE_NUMBERS = 2**16
 DEVICE_NUMBERS = 2**24
 #: Arrays of a tile's size that the recursion holds at a time.
 ARRAYS = 16
+#: How long an answer of `sharing_pays` holds, in seconds.
+HOLDS = 1.0
+_ANSWERS: dict[int, tuple[float, bool]] = {}
 
 
 @dataclass(frozen=True)
 class Work:
-    """How a Gram matrix is computed.
-
-    Attributes:
-        memory: Bytes that the work may take beside the matrix itself.
-        n_jobs: Tiles at a time; None for one per core.
-        progress: Called after every tile.
-    """
+    """How a Gram matrix is computed: bytes beside it, tiles at a time (None for one per core), progress."""
 
     memory: int = DEFAULT_BUDGET
     n_jobs: int | None = None
@@ -54,11 +51,7 @@ class Work:
         return self.n_jobs if self.n_jobs is not None else torch.get_num_threads()
 
     def side(self, numbers_per_pair: int, dtype: torch.dtype, device: torch.device) -> int:
-        """Rows and columns of a tile.
-
-        Raises:
-            MemoryLimitError: If not even one pair fits.
-        """
+        """Rows and columns of a tile, of at least one pair, which must fit the memory."""
         pair = numbers_per_pair * ARRAYS * dtype.itemsize
         require_memory(
             pair,
@@ -73,9 +66,8 @@ class Work:
         numbers = times * CACHE_NUMBERS if device.type == "cpu" else DEVICE_NUMBERS
         return max(1, min(numbers, self.memory // (ARRAYS * dtype.itemsize * self.jobs(device))))
 
-    def reporter(self, pairs: int) -> Callable[[int], None]:
+    def reporter(self, pairs: int, done: int = 0) -> Callable[[int], None]:
         """A function that takes the number of pairs just done and reports all that are done so far."""
-        done = 0
 
         def report(new: int) -> None:
             nonlocal done
@@ -87,11 +79,7 @@ class Work:
 
 
 def checked_work(memory: Any, n_jobs: Any, progress: Progress | None) -> Work:
-    """Checked options of the work on a matrix.
-
-    Raises:
-        OptionError: If one is not allowed.
-    """
+    """Checked options of the work on a matrix."""
     if progress is not None and not callable(progress):  # pyright: ignore[reportUnnecessaryComparison]
         raise OptionError(f"progress must be a function of the pairs done and all pairs; got {progress!r}.")
     jobs = None if n_jobs is None else whole_number(n_jobs, "n_jobs", least=1)
@@ -107,23 +95,14 @@ class Engine(ABC):
 
     @abstractmethod
     def fill(self, into: Any, *, symmetric: bool, work: Work) -> None:
-        """Compute the matrix.
-
-        Args:
-            into: A tensor or an array on disk, shape ``(n1, n2)``, that takes the result.
-            symmetric: Whether both sets are one, so that half of the matrix is computed.
-            work: Memory, cores and progress.
-        """
+        """Compute the matrix into a tensor or an array on disk; of a symmetric one, half is computed."""
 
 
 class TiledEngine(Engine):
-    """An engine that computes tiles.
+    """An engine that computes tiles."""
 
-    Attributes:
-        shares_cores: Whether cores share each operation of one tile, or take tiles of their own. Tiles of many short
-            operations must be shared: Python lets one thread at a time pass between operations.
-    """
-
+    #: Whether cores share each operation of one tile, or take tiles of their own. Tiles of many short operations must
+    #: be shared: Python lets one thread at a time pass between operations.
     shares_cores: ClassVar[bool] = False
     x1: Tensor
     x2: Tensor
@@ -225,13 +204,14 @@ def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> It
     if not isinstance(backend, joblib.parallel.ThreadingBackend):
         # A backend that the caller has chosen, such as a cluster's: tiles come back to be written here.
         parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator")
-        for part, values in zip(parts, parallel(joblib.delayed(_tile)(tile, part) for part in parts), strict=True):
+        for part, values in zip(
+            parts, parallel(joblib.delayed(_tile)(tile, part, Tensor.clone) for part in parts), strict=True
+        ):
             yield put(part, values)
         return
 
     def one(part: Part) -> int:
-        with torch.no_grad():
-            return tile(*part, partial(put, part))
+        return _tile(tile, part, partial(put, part))
 
     # The results are closed on errors, which cancels what has not begun.
     with (
@@ -242,7 +222,56 @@ def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> It
         yield from results
 
 
-def _tile(tile: Tile, part: Part) -> Tensor:
-    """One tile, in any process."""
+def _tile(tile: Tile, part: Part, use: Callable[[Tensor], Any]) -> Any:
+    """One tile, in any thread or process."""
     with torch.no_grad():
-        return tile(*part, lambda values: values)
+        return tile(*part, use)
+
+
+@contextmanager
+def threads(count: int) -> Generator[None]:
+    """Let torch use so many threads for one operation."""
+    before = torch.get_num_threads()
+    if before != count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if before != count:
+            torch.set_num_threads(before)
+
+
+def sharing_pays(count: int) -> bool:
+    """Whether a short operation is worth sharing among cores just now, tried at most once per second.
+
+    Cores that share an operation wait for each other at its end. Where other programs keep them busy that takes a
+    hundred times as long as the operation, and one core had better work alone.
+    """
+    if count < 2:
+        return True
+    asked, answer = _ANSWERS.get(count, (-math.inf, True))
+    if time.monotonic() - asked > HOLDS:
+        answer = _is_fast(count)
+        _ANSWERS[count] = (time.monotonic(), answer)
+    return answer
+
+
+def _is_fast(count: int) -> bool:
+    """Whether at most two of eight shared operations are late."""
+    array = torch.ones(2**17)
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        array.mul_(1.0)
+        return time.perf_counter() - start
+
+    with threads(1):
+        alone = sorted(seconds() for _ in range(9))[4]
+    late = 0
+    with threads(count):
+        seconds()
+        for _ in range(8):
+            late += seconds() > 4 * alone
+            if late > 2:
+                return False
+    return True

@@ -8,11 +8,11 @@ from typing import Any
 from torch import nn
 
 from gdkl.infinite import program
+from gdkl.infinite.arrays import finite_number
 from gdkl.infinite.finite import FiniteAvgPool2d, FiniteConv2d, FiniteFunction, image_mean
 from gdkl.infinite.network import InfiniteNetwork, Spec
-from gdkl.infinite.parameters import finite_number, plain_sizes, shown_sizes
 from gdkl.infinite.program import Convolve, Op
-from gdkl.infinite.spatial import Padding, PaddingMode, Window
+from gdkl.infinite.spatial import Padding, PaddingMode, Window, padding_of_spec, two_sizes
 from gdkl.numerics import OptionError
 
 
@@ -38,6 +38,8 @@ class Conv2d(InfiniteNetwork):
         tensor([[0.4444]])
     """
 
+    _has_weights = True
+
     def __init__(
         self,
         kernel_size: int | tuple[int, int],
@@ -48,24 +50,14 @@ class Conv2d(InfiniteNetwork):
         weight_var: float = 1.0,
         bias_var: float = 0.0,
     ) -> None:
-        self.window = Window.read(
-            plain_sizes(kernel_size, "kernel_size"),
-            plain_sizes(stride, "stride"),
-            plain_sizes(padding, "padding"),
-            padding_mode,
-        )
+        self.window = Window.read(kernel_size, stride, padding, padding_mode)
         self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
         self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
 
     def _ops(self) -> Iterator[Op]:
         yield Convolve(self.window, self.weight_var, self.bias_var)
 
-    @property
-    def _has_weights(self) -> bool:
-        return True
-
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width
         return FiniteConv2d(outputs, self.window, self.weight_var, self.bias_var)
 
     def _own_spec(self) -> Spec:
@@ -84,21 +76,19 @@ class Conv2d(InfiniteNetwork):
 
 def window_arguments(window: Window) -> str:
     """The arguments that make a window, for printing."""
-    sizes = {
-        "kernel_size": window.size,
-        "stride": window.stride,
-        "padding": 0 if window.padding == "valid" else window.padding,
-    }
+    padding = 0 if window.padding == "valid" else window.padding
+    sizes: dict[str, Any] = {"kernel_size": window.size, "stride": window.stride, "padding": padding}
+    # One number where height and width agree.
+    shown = {name: size[0] if isinstance(size, tuple) and size[0] == size[1] else size for name, size in sizes.items()}
     mode = "" if window.mode == "zeros" else f", padding_mode={window.mode!r}"
-    return ", ".join(f"{name}={shown_sizes(size)!r}" for name, size in sizes.items()) + mode
+    return ", ".join(f"{name}={size!r}" for name, size in shown.items()) + mode
 
 
 def conv_from_spec(
     filter: Any, strides: Any, padding: Any, *, w_var: float, b_var: float, padding_mode: Any = "zeros"
 ) -> Conv2d:
     """A convolution from the entries of its spec."""
-    window = Window.from_spec(filter, strides, padding, padding_mode)
-    return Conv2d(window.size, window.stride, window.padding, window.mode, weight_var=w_var, bias_var=b_var)
+    return Conv2d(filter, strides, *padding_of_spec(padding, padding_mode), weight_var=w_var, bias_var=b_var)
 
 
 class AvgPool2d(InfiniteNetwork):
@@ -130,19 +120,13 @@ class AvgPool2d(InfiniteNetwork):
         *,
         count_include_pad: bool = True,
     ) -> None:
-        self.window = Window.read(
-            plain_sizes(kernel_size, "kernel_size"),
-            plain_sizes(kernel_size if stride is None else stride, "stride"),
-            plain_sizes(padding, "padding"),
-            padding_mode,
-        )
+        self.window = Window.read(kernel_size, kernel_size if stride is None else stride, padding, padding_mode)
         self.count_include_pad = bool(count_include_pad)
 
     def _ops(self) -> Iterator[Op]:
         yield program.Pool(self.window, normalise_edges=not self.count_include_pad)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return FiniteAvgPool2d(self.window, count_include_pad=self.count_include_pad)
 
     def _own_spec(self) -> Spec:
@@ -170,7 +154,6 @@ class GlobalAvgPool2d(InfiniteNetwork):
         yield program.Pool(None)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return FiniteFunction(image_mean, "global average")
 
     def _own_spec(self) -> Spec:
@@ -190,7 +173,6 @@ class Flatten(InfiniteNetwork):
         yield program.Flatten()
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        del width, outputs
         return nn.Flatten()
 
     def _own_spec(self) -> Spec:
@@ -203,5 +185,5 @@ def pool_from_spec(
     """An average pooling from the entries of its spec."""
     if not isinstance(normalize_edges, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"normalize_edges must be true or false; got {normalize_edges!r}.")
-    read = Window.from_spec(window, strides, padding, padding_mode)
-    return AvgPool2d(read.size, read.stride, read.padding, read.mode, count_include_pad=not normalize_edges)
+    words = padding_of_spec(padding, padding_mode)
+    return AvgPool2d(window, two_sizes(strides, "stride", least=1), *words, count_include_pad=not normalize_edges)

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs, warn_of_overflow, warn_unless_finite
+from gdkl.infinite.arrays import ArrayLike, Inputs, read_inputs, warn_of_overflow, warn_unless_finite, whole_number
 from gdkl.infinite.engines import engine_for
 from gdkl.infinite.gram import Progress, Work, checked_work
-from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.precise import Kind, differentiable_kernel, known_kind, matched_kernel
 from gdkl.infinite.program import Op, Program
 from gdkl.infinite.store import cache_folder, content_key, copy_rows, open_cached, write_npy
@@ -35,6 +34,9 @@ class InfiniteNetwork(ABC):
     kernel; trained by gradient flow it is kernel regression with the NTK.
     """
 
+    #: Whether the layer has weights of its own.
+    _has_weights: bool = False
+
     def kernel(
         self,
         x1: ArrayLike,
@@ -51,8 +53,7 @@ class InfiniteNetwork(ABC):
 
         Args:
             x1: First set, shape ``(n1, features)`` or ``(n1, channels, height, width)``.
-            x2: Second set; None for the first set again, which takes half the work and gives an exactly
-                symmetric matrix.
+            x2: Second set; None for the first again, which takes half the work and gives an exactly symmetric matrix.
             kind: ``"nngp"`` or ``"ntk"``.
             out: A ``.npy`` file to write the result to, for matrices that do not fit into memory; it is
                 returned mapped into memory, and what is written to that array changes the file.
@@ -100,14 +101,7 @@ class InfiniteNetwork(ABC):
         return inputs.give(kernel_matrix(self.program(), inputs, kind, work))
 
     def diagonal(self, x: ArrayLike, kind: Kind = "nngp") -> Any:
-        """Variances of a set of inputs: the diagonal of ``kernel(x, kind=kind)``, without the rest.
-
-        Args:
-            x: Inputs, shape ``(n, features)`` or ``(n, channels, height, width)``.
-            kind: ``"nngp"`` or ``"ntk"``.
-
-        Returns:
-            Shape ``(n,)``, a tensor for a tensor and an array for an array.
+        """Variances of a set of inputs, shape ``(n,)``: the diagonal of ``kernel(x, kind=kind)``, without the rest.
 
         Example:
             >>> import gdkl.infinite as inf
@@ -124,13 +118,7 @@ class InfiniteNetwork(ABC):
         return inputs.give(result)
 
     def program(self) -> Program:
-        """The network as operations, which all engines read.
-
-        Example:
-            >>> import gdkl.infinite as inf
-            >>> inf.Linear(2.0, 0.5).program().ops
-            (Affine(w=2.0, b=0.5),)
-        """
+        """The network as operations, which all engines read."""
         return Program(tuple(self._ops()))
 
     def to_spec(self) -> list[Spec]:
@@ -144,11 +132,7 @@ class InfiniteNetwork(ABC):
         return [self._own_spec()]
 
     def spec_for(self, what: str) -> list[Spec]:
-        """The network's spec, for an option that recognises results by it.
-
-        Raises:
-            OptionError: If the network has no spec.
-        """
+        """The network's spec, for an option that recognises results by it."""
         try:
             return self.to_spec()
         except OptionError as error:
@@ -157,19 +141,14 @@ class InfiniteNetwork(ABC):
     def finite(self, width: int, outputs: int = 1, *, example: Tensor | None = None) -> nn.Module:
         """A finite torch network with the matching random initialisation.
 
-        Its outputs have this network's covariance as the width grows: weights are drawn with variance
-        weight_var / fan-in, biases with bias_var. That is the standard parametrisation: the Gram matrix of its
-        Jacobian grows with the width, and is ``kind="ntk"`` only if each parameter's gradients are rescaled by the
-        standard deviation that it was drawn with.
+        Its outputs have this network's covariance as the width grows: weights are drawn with variance weight_var /
+        fan-in, biases with bias_var. In that, the standard parametrisation, the Gram matrix of the Jacobian grows with
+        the width, and is ``kind="ntk"`` only if gradients are rescaled by the standard deviations of their parameters.
 
         Args:
             width: Channels of every hidden layer.
             outputs: Channels of the last layer with weights, unless it lies in a residual branch.
-            example: Inputs to draw the weights for at once; without them, that happens at the first call,
-                when the number of input channels is known.
-
-        Raises:
-            OptionError: If a size is not positive.
+            example: Inputs to draw the weights for at once; without them, the first call does so.
 
         Example:
             >>> import gdkl.infinite as inf
@@ -181,11 +160,6 @@ class InfiniteNetwork(ABC):
             with torch.no_grad():
                 module(example)
         return module
-
-    @property
-    def _has_weights(self) -> bool:
-        """Whether the layer has weights of its own."""
-        return False
 
     @abstractmethod
     def _finite(self, width: int, outputs: int) -> nn.Module:
@@ -206,18 +180,7 @@ class InfiniteNetwork(ABC):
 
 
 def kernel_matrix(program: Program, inputs: Inputs, kind: Kind, work: Work, *, learning: bool = False) -> Tensor:
-    """The matrix of a program in memory, with gradients if inputs or variances ask for them.
-
-    Args:
-        program: The network's program.
-        inputs: Checked inputs.
-        kind: Which kernel.
-        work: Memory, cores and progress.
-        learning: Whether gradients with respect to the program's variances are asked for.
-
-    Raises:
-        MemoryLimitError: If the result does not fit into memory.
-    """
+    """The matrix of a program in memory, with gradients if inputs ask for them or variances are ``learning``."""
     if learning or inputs.needs_grad:
         result = differentiable_kernel(program, inputs, kind)
         warn_of_overflow(result.detach(), inputs)

@@ -1,7 +1,6 @@
 """Activations made of two straight lines, and the sign function: arc-cosine kernels of order one and zero.
 
-Any φ(x) = a·min(x, 0) + b·max(x, 0) is ((a + b)/2)·x + ((b − a)/2)·|x|, whose parts do not correlate, so all
-rest on
+Any φ(x) = a·min(x, 0) + b·max(x, 0) is ((a + b)/2)·x + ((b − a)/2)·|x|, whose parts do not correlate, so all rest on
 
     E|uv| = √(q1·q2)·A,   A = (2/π)·(sin θ + c·(π/2 − θ)),   cos θ = c.
 """
@@ -16,16 +15,12 @@ import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
+from gdkl.infinite.arrays import finite_number
 from gdkl.infinite.formulas import ArcCosine, Formula
-from gdkl.infinite.network import Spec
-from gdkl.infinite.parameters import finite_number
 
 
 def angle(t: Tensor, u: Tensor) -> Tensor:
-    """θ = arccos c from t = 1 − c and u = 1 + c, to full relative precision at both ends.
-
-    Its derivative, 1/√(t·u), is taken as zero at the ends, where the angle has a kink.
-    """
+    """θ = arccos c from t = 1 − c and u = 1 + c, exact at both ends, where its derivative counts as zero."""
     return _Angle.apply(t, u)  # pyright: ignore[reportReturnType]
 
 
@@ -34,16 +29,12 @@ def fold(t: Tensor, u: Tensor) -> Tensor:
     return _Fold.apply(t, u)  # pyright: ignore[reportReturnType]
 
 
-def _angle(t: Tensor, u: Tensor) -> Tensor:
-    # Half-angle: sin²(θ/2) = t/2, cos²(θ/2) = u/2.
-    return 2 * torch.atan2(t.clamp_min(0).sqrt(), u.clamp_min(0).sqrt())
-
-
 class _Angle(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, u: Tensor) -> Tensor:
         ctx.save_for_backward(t, u)
-        return _angle(t, u)
+        # Half-angle: sin²(θ/2) = t/2, cos²(θ/2) = u/2.
+        return 2 * torch.atan2(t.clamp_min(0).sqrt(), u.clamp_min(0).sqrt())
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -72,24 +63,18 @@ class _Fold(torch.autograd.Function):
 
 
 class ABReLU(Activation):
-    """φ(x) = a·min(x, 0) + b·max(x, 0).
-
-    Args:
-        a: Slope left of zero.
-        b: Slope right of zero.
+    """φ(x) = a·min(x, 0) + b·max(x, 0), with slope a left of zero and slope b right of it.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.ABReLU(a=-1.0, b=1.0).kernel(torch.tensor([[2.0], [-2.0]]))
+        >>> ABReLU(a=-1.0, b=1.0).kernel(torch.tensor([[2.0], [-2.0]]))
         tensor([[4., 4.],
                 [4., 4.]])
     """
 
-    _wide = False
+    _name, _entries, _wide = "abrelu", ("a", "b"), False
 
     def __init__(self, a: float, b: float) -> None:
-        self.a = finite_number(a, "a")
-        self.b = finite_number(b, "b")
+        self.a, self.b = finite_number(a, "a"), finite_number(b, "b")
 
     @property
     def _parts(self) -> tuple[float, float]:
@@ -125,10 +110,6 @@ class ABReLU(Activation):
         u = pair.u * (1 - share) + (2 - folded) * share
         return t, u
 
-    def deficit(self, pair: Pair) -> Tensor:
-        """The first of ``deficits``."""
-        return self.deficits(pair)[0]
-
     def slope(self, pair: Pair) -> Tensor:
         """E[φ'φ'] = odd part + even part · E[sign(u) sign(v)]."""
         odd, even = self._parts
@@ -140,73 +121,61 @@ class ABReLU(Activation):
         """a·min(x, 0) + b·max(x, 0)."""
         return self.a * x.clamp_max(0) + self.b * x.clamp_min(0)
 
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "abrelu", "a": self.a, "b": self.b}
-
 
 class ReLU(ABReLU):
     """φ(x) = max(x, 0).
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.ReLU().kernel(torch.tensor([[2.0], [4.0]]))
+        >>> ReLU().kernel(torch.tensor([[2.0], [4.0]]))
         tensor([[2., 4.],
                 [4., 8.]])
     """
 
+    _name, _entries = "relu", ()
+
     def __init__(self) -> None:
         super().__init__(0.0, 1.0)
 
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "relu"}
-
 
 class LeakyReLU(ABReLU):
-    """φ(x) = alpha·min(x, 0) + max(x, 0).
-
-    Args:
-        alpha: Slope left of zero.
+    """φ(x) = alpha·min(x, 0) + max(x, 0), with slope alpha left of zero.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.LeakyReLU(alpha=0.5).diagonal(torch.tensor([[2.0]]))
+        >>> LeakyReLU(alpha=0.5).diagonal(torch.tensor([[2.0]]))
         tensor([2.5000])
     """
 
-    def __init__(self, alpha: float = 0.01) -> None:
-        super().__init__(finite_number(alpha, "alpha"), 1.0)
+    _name, _entries = "leaky_relu", ("alpha",)
 
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "leaky_relu", "alpha": self.a}
+    def __init__(self, alpha: float = 0.01) -> None:
+        self.alpha = finite_number(alpha, "alpha")
+        super().__init__(self.alpha, 1.0)
 
 
 class Abs(ABReLU):
     """φ(x) = |x|.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.Abs().diagonal(torch.tensor([[2.0]]))
+        >>> Abs().diagonal(torch.tensor([[2.0]]))
         tensor([4.])
     """
 
+    _name, _entries = "abs", ()
+
     def __init__(self) -> None:
         super().__init__(-1.0, 1.0)
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "abs"}
 
 
 class Sign(Activation):
     """φ(x) = sign(x); its derivative counts as zero, so the NTK of what comes before it is lost.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.Sign().kernel(torch.tensor([[2.0], [-3.0]]))
+        >>> Sign().kernel(torch.tensor([[2.0], [-3.0]]))
         tensor([[ 1., -1.],
                 [-1.,  1.]])
     """
 
-    _wide = False
+    _name, _wide = "sign", False
 
     def variance(self, q: Tensor) -> Tensor:
         """One, and zero where nothing arrives."""
@@ -216,10 +185,6 @@ class Sign(Activation):
         """1 ∓ (2/π)·arcsin c = (2/π)·(angle to the other, or to its opposite)."""
         return (2 / math.pi) * angle(pair.t, pair.u), (2 / math.pi) * angle(pair.u, pair.t)
 
-    def deficit(self, pair: Pair) -> Tensor:
-        """The first of ``deficits``."""
-        return self.deficits(pair)[0]
-
     def slope(self, pair: Pair) -> Tensor:
         """Zero by convention."""
         return torch.zeros_like(pair.t)
@@ -227,6 +192,3 @@ class Sign(Activation):
     def function(self, x: Tensor) -> Tensor:
         """sign(x)."""
         return x.sign()
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "sign"}

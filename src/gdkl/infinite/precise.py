@@ -1,7 +1,6 @@
 """The precise engine: whole states through a program, for every layer, both kinds, and gradients.
 
-It carries the correlation deficit (see `state`) and not the covariance, so that its formulas are not those of the
-engines that carry the covariance alone: each maps deficits to deficits without cancellation.
+Its formulas map correlation deficits (see `state`) to deficits without cancellation.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -16,23 +16,9 @@ from torch import Tensor
 
 from gdkl.infinite.arrays import Inputs
 from gdkl.infinite.gram import ARRAYS, Tile, TiledEngine, Work
-from gdkl.infinite.input_states import image_state, vector_state
-from gdkl.infinite.program import (
-    Activate,
-    Add,
-    Affine,
-    Convolve,
-    Flatten,
-    Normalise,
-    Number,
-    Op,
-    Pool,
-    Program,
-    Save,
-    Swap,
-)
-from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
-from gdkl.infinite.state import Pixels, State
+from gdkl.infinite.program import Activate, Add, Affine, Convolve, Flatten, Normalise, Op, Pool, Program, Save, Swap
+from gdkl.infinite.spatial import branches_differ, images_needed, no_read_out
+from gdkl.infinite.state import Pixels, State, image_state, vector_state
 from gdkl.infinite.sums import affine, flattened, pooled, weighted_sum
 from gdkl.numerics import OptionError, chunk_slices, require_memory, tensor_bytes
 
@@ -41,11 +27,7 @@ Kind: TypeAlias = Literal["nngp", "ntk"]
 
 
 def known_kind(kind: Kind) -> Kind:
-    """A kind of kernel, refused if there is none of that name.
-
-    Raises:
-        OptionError: If the kind is not known.
-    """
+    """A kind of kernel, refused if there is none of that name."""
     if kind not in get_args(Kind):
         raise OptionError(f"kind={kind!r} is not known: use 'nngp' or 'ntk'.")
     return kind
@@ -53,14 +35,7 @@ def known_kind(kind: Kind) -> Kind:
 
 @dataclass(frozen=True)
 class PreciseEngine(TiledEngine):
-    """Gram matrices by the precise recursion.
-
-    Attributes:
-        program: The network's program.
-        x1: First set of inputs.
-        x2: Second set of inputs.
-        kind: Which kernel.
-    """
+    """Gram matrices by the precise recursion."""
 
     program: Program
     x1: Tensor
@@ -83,20 +58,14 @@ class PreciseEngine(TiledEngine):
 
     def block(self, rows: slice, columns: slice) -> Tile:
         """A part of the matrix."""
-        return _Block(self.program, self.x1[rows], self.x2[columns], self.kind)
+        return partial(_tile, self.program, self.x1[rows], self.x2[columns], self.kind)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Computes tiles of a part of the matrix, in any process."""
-
-    program: Program
-    x1: Tensor
-    x2: Tensor
-    kind: Kind
-
-    def __call__(self, rows: slice, columns: slice, use: Callable[[Tensor], Any]) -> Any:
-        return use(_read_out(_run(self.program, self.x1[rows], self.x2[columns], self.kind), self.kind))
+def _tile(
+    program: Program, x1: Tensor, x2: Tensor, kind: Kind, rows: slice, columns: slice, use: Callable[[Tensor], Any]
+) -> Any:
+    """A tile of a part of the matrix, in any process."""
+    return use(_read_out(_run(program, x1[rows], x2[columns], kind), kind))
 
 
 def differentiable_kernel(program: Program, inputs: Inputs, kind: Kind) -> Tensor:
@@ -190,9 +159,9 @@ def _applied(op: Op, state: State) -> State:
     if isinstance(op, Activate):
         return op.function.propagate(state)
     if isinstance(op, Affine):
-        return _dense(state, op.w, op.b)
+        return _dense(state, op)
     if isinstance(op, Convolve):
-        return _convolved(state, op.window, op.w, op.b)
+        return _convolved(state, op)
     if isinstance(op, Normalise):
         return _normalised(state, op.eps)
     if isinstance(op, Flatten):
@@ -202,12 +171,13 @@ def _applied(op: Op, state: State) -> State:
     raise TypeError(f"{op} is not an operation that layers emit")
 
 
-def _dense(state: State, w: Number, b: Number) -> State:
-    new = affine(state, w, b)
-    return new if state.ntk is None else replace(new, ntk=new.covariance() + w * state.ntk)
+def _dense(state: State, op: Affine | Convolve) -> State:
+    new = affine(state, op.w, op.b)
+    return new if state.ntk is None else replace(new, ntk=new.covariance() + op.w * state.ntk)
 
 
-def _convolved(state: State, window: Window, w: Number, b: Number) -> State:
+def _convolved(state: State, op: Convolve) -> State:
+    window, w, b = op.window, op.w, op.b
     if state.pixels is Pixels.NONE:
         raise images_needed("Conv2d")
     pairs = state.pixels is Pixels.PAIRS
@@ -219,18 +189,13 @@ def _convolved(state: State, window: Window, w: Number, b: Number) -> State:
             array = array[..., ::rows, ::columns]
             return array[..., ::rows, ::columns, :, :] if pairs and array.ndim > 3 else array
 
-        q1 = state.q1[..., ::rows, ::columns]
-        q2 = q1 if state.q2 is state.q1 else state.q2[..., ::rows, ::columns]
-        return _dense(state.map_pairs(thinned, q1=q1, q2=q2, own1=None, own2=None), w, b)
+        q1, q2 = state.variances(lambda q: q[..., ::rows, ::columns])
+        return _dense(state.map_pairs(thinned, q1=q1, q2=q2, own1=None, own2=None), op)
     padded = window.pad(state)
-    frame = _with_variances(padded, lambda q: w * window.mean(q) + b)
+    q1, q2 = padded.variances(lambda q: w * window.mean(q) + b)
+    frame = replace(padded, q1=q1, q2=q2)
     new = weighted_sum([padded], window.mean_along if pairs else window.mean, frame, w=w, b=b)
     return new if new.ntk is None else replace(new, ntk=new.ntk + new.covariance())
-
-
-def _with_variances(state: State, change: Callable[[Tensor], Tensor]) -> State:
-    q1 = change(state.q1)
-    return replace(state, q1=q1, q2=q1 if state.q2 is state.q1 else change(state.q2))
 
 
 def _normalised(state: State, eps: float) -> State:

@@ -1,8 +1,8 @@
 """The one form of a network that all engines read: what happens to the covariance of two inputs, step by step.
 
 Layers emit operations (`InfiniteNetwork._ops`). The precise recursion (`precise`) reads them as they are. Engines that
-carry the covariance alone (`covariance` on a CPU, `fused` on a GPU) read `simplified` ones. Branches work on a stack:
-`Save` pushes a copy of the map, `Swap` exchanges the map with the top of the stack, `Add` pops and adds it.
+carry the covariance alone (`covariance` on a CPU, `fused` on a GPU) read `simplified` ones. Branches work on a
+stack: `Save` pushes a copy of the map, `Swap` exchanges the map with the top of the stack, `Add` pops and adds it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,7 @@ class Function(Protocol):
         ...
 
     def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
-        """E[φ(u)φ(v)] as a factor times a formula; without a formula it is the factor times the covariance.
-
-        Args:
-            arc_cosine: Makes the formula ratio·k + E|uv| for a ratio.
-
-        Raises:
-            UnsupportedError: If there is no closed form of the covariance alone.
-        """
+        """E[φ(u)φ(v)] as a factor times a formula, or, without one, times k; ``arc_cosine`` makes ratio·k + E|uv|."""
         ...
 
 
@@ -188,25 +181,9 @@ def simplified(  # noqa: PLR0912, PLR0915 - one flat walk over all operations
 ) -> tuple[Op, ...]:
     """Operations that give the same covariances: factors wait for an operation that multiplies anyway.
 
-    Args:
-        program: What the layers emitted.
-        shape: Features of a vector, or channels, height and width of an image. The map starts as the *sum* of products
-            over features or channels.
-        arc_cosine: Makes the formula ratio·k + E|uv| for a ratio.
-        least_eps: The smallest eps of a normalisation that is safe without special care.
-
-    Returns:
-        `Affine`, `Convolve`, `Apply`, `Sum`, `Save`, `Swap` and `Add` alone.
-
-    Raises:
-        UnsupportedError: If an operation needs more than the covariance of equal pixels.
-        DataError: If the inputs do not fit the network.
-
-    Example:
-        >>> import gdkl.infinite as inf
-        >>> from gdkl.infinite.formulas import ArcSine
-        >>> simplified(inf.Sequential(inf.Linear(2.0), inf.Linear(3.0, 0.5)).program(), (4,), ArcSine, least_eps=0.0)
-        (Affine(w=1.5, b=0.5),)
+    The map starts as the *sum* of products over features or channels, the first of ``shape``. ``arc_cosine`` makes the
+    formula ratio·k + E|uv| for a ratio; ``least_eps`` is the smallest eps of a normalisation that needs no care.
+    What needs more than the covariance of equal pixels is unsupported.
     """
     ops: list[Op] = []
     factor = 1 / shape[0]
@@ -249,20 +226,15 @@ def simplified(  # noqa: PLR0912, PLR0915 - one flat walk over all operations
             if size:
                 ops.append(Sum())
                 factor, size = factor / math.prod(size), ()
-        elif isinstance(op, Save):
+        elif isinstance(op, Save | Swap | Add):
             settle()
-            stack.append(size)
-            ops.append(op)
-        elif isinstance(op, Swap):
-            settle()
-            size, stack[-1] = stack[-1], size
-            ops.append(op)
-        elif isinstance(op, Add):
-            settle()
-            if size != stack[-1]:
-                raise branches_differ(stack[-1], size)
-            stack.pop()
-            if isinstance(ops[-1], Swap):
+            if isinstance(op, Save):
+                stack.append(size)
+            elif isinstance(op, Swap):
+                size, stack[-1] = stack[-1], size
+            elif size != (main := stack.pop()):
+                raise branches_differ(main, size)
+            elif isinstance(ops[-1], Swap):
                 # The second branch is the identity: the copy is added as it is.
                 ops.pop()
             ops.append(op)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -20,15 +22,24 @@ Pads: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 
 
 def two_sizes(value: Any, name: str, *, least: int) -> tuple[int, int]:
-    """A size for height and width, from one whole number or two.
-
-    Raises:
-        OptionError: If the value is neither, or too small.
-    """
-    pair = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
-    if len(pair) != 2 or not all(isinstance(size, int) and size >= least for size in pair):
+    """A size for height and width, from one whole number or two."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+    whole = all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in pair)
+    if len(pair) != 2 or not whole or min(pair) < least:
         raise OptionError(f"{name} must be a whole number of at least {least}, or two of them; got {value!r}.")
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])
+
+
+def padding_of_spec(padding: Any, mode: Any) -> tuple[Any, Any]:
+    """Padding and its mode from the words of a spec: SAME, VALID, CIRCULAR, or pixels on both sides."""
+    words = {"SAME": ("same", "zeros"), "VALID": ("valid", "zeros"), "CIRCULAR": ("same", "circular")}
+    if not isinstance(padding, str):
+        return padding, mode
+    if padding not in words:
+        raise OptionError(f"padding {padding!r} is not known: use {', '.join(words)} or two numbers.")
+    return words[padding]
 
 
 def images_needed(layer: str) -> DataError:
@@ -50,15 +61,7 @@ def no_read_out() -> DataError:
 
 @dataclass(frozen=True)
 class Window:
-    """A window that slides over an image.
-
-    Attributes:
-        size: Height and width of the window.
-        stride: Steps between windows.
-        padding: ``"same"`` (as many windows as steps fit, the smaller half of the padding first),
-            ``"valid"``, or rows and columns on both sides.
-        mode: Whether the padding is zeros or wraps around.
-    """
+    """A window that slides over an image; padding ``"same"`` has as many as steps fit, its smaller half first."""
 
     size: tuple[int, int]
     stride: tuple[int, int]
@@ -70,38 +73,25 @@ class Window:
         """Check a layer's arguments."""
         if mode not in ("zeros", "circular"):
             raise OptionError(f"padding_mode={mode!r} is not known: use 'zeros' or 'circular'.")
-        if padding not in ("same", "valid"):
-            if isinstance(padding, str):
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
                 raise OptionError(f"padding={padding!r} is not known: use 'same', 'valid' or a number of pixels.")
+        else:
             padding = two_sizes(padding, "padding", least=0)
             padding = "valid" if padding == (0, 0) else padding
         return cls(two_sizes(size, "kernel_size", least=1), two_sizes(stride, "stride", least=1), padding, mode)
 
-    @classmethod
-    def from_spec(cls, size: Any, strides: Any, padding: Any, mode: Any = "zeros") -> Window:
-        """Read the words of a spec: SAME, VALID, CIRCULAR, or pixels on both sides."""
-        words = {"SAME": ("same", "zeros"), "VALID": ("valid", "zeros"), "CIRCULAR": ("same", "circular")}
-        if isinstance(padding, str):
-            if padding not in words:
-                raise OptionError(f"padding {padding!r} is not known: use {', '.join(words)} or two numbers.")
-            padding, mode = words[padding]
-        return cls.read(size, strides, padding, mode)
-
     def spec(self) -> dict[str, Any]:
         """Strides and padding in the words of a spec."""
-        if self.padding == "same":
-            return {"strides": list(self.stride), "padding": "SAME" if self.mode == "zeros" else "CIRCULAR"}
-        if self.padding == "valid":
-            return {"strides": list(self.stride), "padding": "VALID"}
+        strides = list(self.stride)
+        if isinstance(self.padding, str):
+            circular = self.padding == "same" and self.mode == "circular"
+            return {"strides": strides, "padding": "CIRCULAR" if circular else self.padding.upper()}
         mode = {} if self.mode == "zeros" else {"padding_mode": self.mode}
-        return {"strides": list(self.stride), "padding": list(self.padding), **mode}
+        return {"strides": strides, "padding": list(self.padding), **mode}
 
     def pads(self, height: int, width: int) -> Pads:
-        """Padding of an image of this size.
-
-        Raises:
-            DataError: If the padded image is smaller than the window.
-        """
+        """Padding of an image of this size, which must then hold a window."""
         pads: list[tuple[int, int]] = []
         for axis, length in enumerate((height, width)):
             size, stride = self.size[axis], self.stride[axis]
@@ -136,10 +126,10 @@ class Window:
         def around(array: Tensor | None, sides: Sequence[tuple[int, int]], outside: float) -> Tensor | None:
             return None if array is None else _pad(array, sides, self.mode, outside)
 
-        q1 = _pad(state.q1, pads, self.mode, 0.0)
+        q1, q2 = state.variances(lambda q: _pad(q, pads, self.mode, 0.0))
         return State(
             q1=q1,
-            q2=q1 if state.q2 is state.q1 else _pad(state.q2, pads, self.mode, 0.0),
+            q2=q2,
             t=_pad(state.t, both, self.mode, 1.0),
             u=around(state.u, both, 1.0),
             k=around(state.k, both, 0.0),
@@ -150,37 +140,34 @@ class Window:
 
     def mean(self, array: Tensor) -> Tensor:
         """Mean over the window of an array of pixels, shape ``(..., H, W)``, already padded."""
-        array = _windows(array, (-2,), self.size[0], self.stride[0])
-        array = _windows(array, (-1,), self.size[1], self.stride[1])
-        return array / (self.size[0] * self.size[1])
+        return self._sums(array, ((-2,), (-1,))) / (self.size[0] * self.size[1])
 
     def mean_along(self, array: Tensor) -> Tensor:
         """Mean over windows that move together, shape ``(..., H, W, H, W)``: taps (p + o, p' + o)."""
-        array = _windows(array, (-4, -2), self.size[0], self.stride[0])
-        array = _windows(array, (-3, -1), self.size[1], self.stride[1])
-        return array / (self.size[0] * self.size[1])
+        return self._sums(array, ((-4, -2), (-3, -1))) / (self.size[0] * self.size[1])
 
     def mean_across(self, array: Tensor) -> Tensor:
         """Mean over all pairs of taps of two windows, shape ``(..., H, W, H, W)``: (p + o, p' + o')."""
-        for axes, axis in (((-4,), 0), ((-3,), 1), ((-2,), 0), ((-1,), 1)):
-            array = _windows(array, axes, self.size[axis], self.stride[axis])
-        return array / (self.size[0] * self.size[1]) ** 2
+        return self._sums(array, ((-4,), (-3,), (-2,), (-1,))) / (self.size[0] * self.size[1]) ** 2
+
+    def _sums(self, array: Tensor, groups: Sequence[tuple[int, ...]]) -> Tensor:
+        """Sums over windows that slide along the axes of a group together, rows and columns in turn."""
+        for number, axes in enumerate(groups):
+            array = _windows(array, axes, self.size[number % 2], self.stride[number % 2])
+        return array
 
 
 def _windows(array: Tensor, axes: tuple[int, ...], size: int, stride: int) -> Tensor:
     """Sums over windows that slide along the given axes together."""
-    total: Tensor | None = None
-    for tap in range(size):
-        part = array
+
+    def part(tap: int) -> Tensor:
+        index = [slice(None)] * array.ndim
         for axis in axes:
             count = (array.shape[axis] - size) // stride + 1
-            index = [slice(None)] * array.ndim
             index[axis] = slice(tap, tap + (count - 1) * stride + 1, stride)
-            part = part[tuple(index)]
-        total = part if total is None else total + part
-    if total is None:
-        raise RuntimeError("a window has at least one tap")
-    return total
+        return array[tuple(index)]
+
+    return reduce(torch.add, map(part, range(size)))
 
 
 def _pad(array: Tensor, sides: Sequence[tuple[int, int]], mode: PaddingMode, outside: float) -> Tensor:

@@ -6,42 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from typing import Any
 
+from gdkl.infinite.arrays import whole_number
 from gdkl.infinite.error_functions import GELU, Erf, SigmoidLike
 from gdkl.infinite.image_layers import Conv2d, Flatten, GlobalAvgPool2d, conv_from_spec, pool_from_spec
-from gdkl.infinite.layers import Dropout, Identity, LayerNorm, Linear, Sequential
+from gdkl.infinite.layers import Dropout, Identity, LayerNorm, Linear, Residual, Sequential
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.piecewise import ABReLU, Abs, LeakyReLU, ReLU, Sign
-from gdkl.infinite.residual import Residual
 from gdkl.infinite.waves import RBF, Cos, Gaussian, Sin
 from gdkl.numerics import OptionError
 
 #: Activations by their name in a spec; the other entries of the spec are the arguments.
 ACTIVATIONS: dict[str, Callable[..., InfiniteNetwork]] = {
-    "relu": ReLU,
-    "leaky_relu": LeakyReLU,
-    "abrelu": ABReLU,
-    "abs": Abs,
-    "sign": Sign,
-    "erf": Erf,
-    "sigmoid_like": SigmoidLike,
-    "gelu": GELU,
-    "gaussian": Gaussian,
-    "rbf": RBF,
-    "sin": Sin,
-    "cos": Cos,
     "identity": Identity,
+    **{
+        kind._name: kind
+        for kind in (ReLU, LeakyReLU, ABReLU, Abs, Sign, Erf, SigmoidLike, GELU, Gaussian, RBF, Sin, Cos)
+    },
 }
 
 
 def from_spec(layers: Sequence[Mapping[str, Any]]) -> Sequential:
-    """Build a network from the list that its ``to_spec()`` gave.
-
-    Args:
-        layers: One mapping per layer, with its ``"op"`` and its parameters.
-
-    Raises:
-        OptionError: If an entry is not known.
+    """Build a network from the list that its ``to_spec()`` gave: per layer a mapping with its ``"op"`` and parameters.
 
     Example:
         >>> from_spec([{"op": "dense", "w_var": 2.0, "b_var": 0.1}, {"op": "act", "name": "relu"}])
@@ -53,11 +38,7 @@ def from_spec(layers: Sequence[Mapping[str, Any]]) -> Sequential:
 
 
 def activation_by_name(name: str, **parameters: float) -> InfiniteNetwork:
-    """An activation by its name in specs, such as ``"relu"`` or ``"leaky_relu"``.
-
-    Raises:
-        OptionError: If the name or a parameter is not known.
-    """
+    """An activation by its name in specs, such as ``"relu"`` or ``"leaky_relu"``."""
     if not isinstance(name, str) or name not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"activation {name!r} is not known: use one of {', '.join(sorted(ACTIVATIONS))}.")
     return _built(ACTIVATIONS[name], parameters, f"activation {name!r}")
@@ -91,22 +72,14 @@ def _built(build: Callable[..., InfiniteNetwork], entries: Mapping[str, Any], wh
     return build(**entries)
 
 
-def _dense(w_var: float, b_var: float) -> InfiniteNetwork:
-    return Linear(weight_var=w_var, bias_var=b_var)
-
-
-def _residual(main: Sequence[Mapping[str, Any]], shortcut: Sequence[Mapping[str, Any]]) -> InfiniteNetwork:
-    return Residual(from_spec(main), from_spec(shortcut))
-
-
 _BUILDERS: dict[str, Callable[..., InfiniteNetwork]] = {
-    "dense": _dense,
+    "dense": lambda w_var, b_var: Linear(weight_var=w_var, bias_var=b_var),
     "conv": conv_from_spec,
     "avgpool": pool_from_spec,
     "global_avg_pool": GlobalAvgPool2d,
     "flatten": Flatten,
     "layer_norm": LayerNorm,
-    "residual": _residual,
+    "residual": lambda main, shortcut: Residual(from_spec(main), from_spec(shortcut)),
     "dropout": Dropout,
 }
 
@@ -135,15 +108,10 @@ def mlp(
 
 
 def wide_resnet(blocks: int = 4, weight_var: float = 5.0, bias_var: float = 0.2) -> Sequential:
-    """The infinite wide residual network of the paper, for images.
+    """The infinite wide residual network of the paper, for images, with one pair of variances for all convolutions.
 
-    A 3 × 3 convolution, three groups of residual blocks at strides 1, 2 and 2, and a linear read-out of all
-    pixels. The first block of a group has a 3 × 3 convolution for its shortcut; there is no final activation.
-
-    Args:
-        blocks: Blocks per group.
-        weight_var: Variance of the weights of every convolution.
-        bias_var: Variance of the biases of every convolution.
+    A 3 × 3 convolution, three groups of residual ``blocks`` at strides 1, 2 and 2, and a linear read-out of all pixels.
+    The first block of a group has a 3 × 3 convolution for its shortcut; there is no final activation.
 
     Example:
         >>> len(wide_resnet(blocks=2).layers)

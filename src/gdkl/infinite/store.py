@@ -39,11 +39,7 @@ def content_key(spec: list[dict[str, Any]], kind: str, x1: Tensor, x2: Tensor | 
 
 
 def cache_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder of a cache, made if need be; ``~`` stands for the home folder.
-
-    Raises:
-        OptionError: If there cannot be such a folder.
-    """
+    """The folder of a cache, made if need be; ``~`` stands for the home folder."""
     try:
         folder = Path(path).expanduser()
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,16 +49,7 @@ def cache_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def open_cached(path: Path, shape: tuple[int, int], dtype: torch.dtype) -> npt.NDArray[Any] | None:
-    """A matrix from the cache, mapped into memory; None, with a warning, if it is not what was written there.
-
-    Args:
-        path: The file.
-        shape: What the matrix must have.
-        dtype: What its numbers must be.
-
-    Returns:
-        The matrix; None if it has to be computed.
-    """
+    """A matrix from the cache, mapped into memory; None, with a warning, if it is not what was written there."""
     if not path.exists():
         return None
     try:
@@ -91,6 +78,19 @@ def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype == torch.float32 else np.float64)
 
 
+def npy_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a ``.npy`` file in a folder that exists; ``~`` stands for the home folder."""
+    try:
+        found = Path(path).expanduser()
+    except (TypeError, RuntimeError) as error:
+        raise OptionError(f"out must name a .npy file; got {path!r}.") from error
+    if found.suffix != ".npy" or found.is_dir():
+        raise OptionError(f"out must name a .npy file; got {str(found)!r}.")
+    if not found.parent.is_dir():
+        raise OptionError(f"the folder {str(found.parent)!r} does not exist: create it first.")
+    return found
+
+
 def write_npy(
     path: str | os.PathLike[str],
     shape: tuple[int, int],
@@ -99,29 +99,11 @@ def write_npy(
     *,
     checksum: bool = False,
 ) -> npt.NDArray[Any]:
-    """Let a function fill a ``.npy`` file; the file appears under its name only when it is complete.
+    """Let a function fill a ``.npy`` file, which appears when it is complete and is returned mapped into memory.
 
-    Args:
-        path: The file; ``~`` stands for the home folder.
-        shape: Shape of the matrix.
-        dtype: Its numbers.
-        fill: Writes them.
-        checksum: Whether a checksum follows the matrix, for `open_cached`.
-
-    Raises:
-        OptionError: If the path does not end in ``.npy``, names a folder, or its folder does not exist.
-
-    Returns:
-        The file, mapped into memory.
+    A checksum behind the matrix is for `open_cached`.
     """
-    try:
-        path = Path(path).expanduser()
-    except (TypeError, RuntimeError) as error:
-        raise OptionError(f"out must name a .npy file; got {path!r}.") from error
-    if path.suffix != ".npy" or path.is_dir():
-        raise OptionError(f"out must name a .npy file; got {str(path)!r}.")
-    if not path.parent.is_dir():
-        raise OptionError(f"the folder {str(path.parent)!r} does not exist: create it first.")
+    path = npy_path(path)
     temporary = file_beside(path)
     try:
         array = np.lib.format.open_memmap(temporary, mode="w+", dtype=_numpy_dtype(dtype), shape=shape)

@@ -11,15 +11,16 @@ The same holds with 1 + c and the opposite sign of k.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.program import Pool
 from gdkl.infinite.spatial import Window, images_needed
-from gdkl.infinite.state import Pixels, State, safe_divide, safe_sqrt
+from gdkl.infinite.state import Pixels, State, diagonal_pixels, safe_divide, safe_sqrt
 
 
 def mean_scale(q: Tensor) -> Tensor:
@@ -29,71 +30,56 @@ def mean_scale(q: Tensor) -> Tensor:
     return torch.where(mean > 0, mean, 1).sqrt()
 
 
-def distances(state: State, rho1: Tensor, rho2: Tensor) -> tuple[Tensor, Tensor | None]:
-    """D of every pair in the scales ρ1 and ρ2, and the same from 1 + c where that is carried."""
+def _parts(state: State, rho1: Tensor, rho2: Tensor) -> tuple[Tensor, Tensor]:
+    """(a1 − a2)² and 2·a1·a2 of every pair."""
     a1 = state.left(state.q1.detach().clamp_min(0).sqrt() / rho1)
     a2 = state.right(state.q2.detach().clamp_min(0).sqrt() / rho2)
-    difference = (a1 - a2).square()
-    product = 2 * a1 * a2
+    return (a1 - a2).square(), 2 * a1 * a2
+
+
+def distances(state: State, rho1: Tensor, rho2: Tensor) -> tuple[Tensor, Tensor | None]:
+    """D of every pair in the scales ρ1 and ρ2, and the same from 1 + c where that is carried."""
+    difference, product = _parts(state, rho1, rho2)
     d = difference + product * state.t.detach()
     return d, None if state.u is None else difference + product * state.u.detach()
 
 
 def deficit_of_distance(state: State, d: Tensor, rho1: Tensor, rho2: Tensor) -> Tensor:
     """The deficit that belongs to a distance, for the variances of a state."""
-    a1 = state.left(state.q1.detach().clamp_min(0).sqrt() / rho1)
-    a2 = state.right(state.q2.detach().clamp_min(0).sqrt() / rho2)
-    product = 2 * a1 * a2
-    t = ((d - (a1 - a2).square()) / torch.where(product > 0, product, 1)).clamp(0, 2)
+    difference, product = _parts(state, rho1, rho2)
+    t = ((d - difference) / torch.where(product > 0, product, 1)).clamp(0, 2)
     return torch.where(product > 0, t, 1)
 
 
 def weighted_sum(
     parts: Sequence[State], spread: Callable[[Tensor], Tensor], frame: State, *, w: float | Tensor, b: float | Tensor
 ) -> State:
-    """K' = w·L(ΣK) + b: the sum of states under a linear map over pixels.
+    """K' = w·L(ΣK) + b: the sum of states of the same pairs under a linear map L, ``spread``, over pixels.
 
-    Args:
-        parts: States of the same pairs.
-        spread: The map L, from arrays of pairs to arrays of pairs; its weights are not negative.
-        frame: The state behind the sum as far as it is known: variances and the form of its pairs.
-        w: Factor.
-        b: Term.
-
-    Returns:
-        ``frame`` with its deficits and covariances; its NTK is w·L(ΣT).
+    ``frame`` has the variances and the form of pairs behind the sum; returned is it with deficits, covariances, and the
+    NTK w·L(ΣT). The weights of L are not negative.
     """
     rho1, rho2 = mean_scale(frame.q1), mean_scale(frame.q2)
     w_value, b_value = (value.detach() if isinstance(value, Tensor) else value for value in (w, b))
-    near, far = None, None
-    for part in parts:
-        d, e = distances(part, rho1, rho2)
-        near = d if near is None else near + d
-        far = e if far is None or e is None else far + e
-    if near is None:
-        raise RuntimeError("a sum needs at least one part")
+    known = [distances(part, rho1, rho2) for part in parts]
     inverse1, inverse2 = frame.left(1 / rho1), frame.right(1 / rho2)
-    near = w_value * spread(near) + b_value * (inverse1 - inverse2).square()
+    near = w_value * spread(_total(d for d, _ in known)) + b_value * (inverse1 - inverse2).square()
     t = deficit_of_distance(frame, near, rho1, rho2)
     u = None
-    if far is not None:
-        far = w_value * spread(far) + b_value * (inverse1 + inverse2).square()
+    if known[-1][1] is not None:
+        far = w_value * spread(_total(e for _, e in known)) + b_value * (inverse1 + inverse2).square()
         u = deficit_of_distance(frame, far, rho1, rho2)
     return replace(
         frame,
         t=t,
         u=u,
-        k=None if parts[0].k is None else w * spread(_add([part.k for part in parts])) + b,
-        ntk=None if parts[0].ntk is None else w * spread(_add([part.ntk for part in parts])),
+        k=None if parts[0].k is None else w * spread(_total(part.k for part in parts)) + b,
+        ntk=None if parts[0].ntk is None else w * spread(_total(part.ntk for part in parts)),
     )
 
 
-def _add(arrays: Sequence[Tensor | None]) -> Tensor:
-    present = [array for array in arrays if array is not None]
-    total = present[0]
-    for array in present[1:]:
-        total = total + array
-    return total
+def _total(arrays: Iterable[Tensor | None]) -> Tensor:
+    return reduce(torch.add, (array for array in arrays if array is not None))
 
 
 def affine(state: State, w: float | Tensor, b: float | Tensor) -> State:
@@ -101,13 +87,11 @@ def affine(state: State, w: float | Tensor, b: float | Tensor) -> State:
 
     With s = √(q1·q2) and s' = √((w·q1 + b)(w·q2 + b)) the new deficit is
 
-        t' = 1 − (w·k + b)/s' = [w·s·t + (s' − w·s − b)] / s',
-        s' − w·s − b = w·b·(√q1 − √q2)² / (s' + w·s + b),
+        t' = 1 − (w·k + b)/s' = [w·s·t + (s' − w·s − b)] / s', s' − w·s − b = w·b·(√q1 − √q2)² / (s' + w·s + b),
 
     a sum of terms that are never negative. 1 + c' is treated alike.
     """
-    q1 = w * state.q1 + b
-    q2 = q1 if state.q2 is state.q1 else w * state.q2 + b
+    q1, q2 = state.variances(lambda q: w * q + b)
     k = None if state.k is None else w * state.k + b
     if not isinstance(b, Tensor) and b == 0:
         # A positive factor changes no correlation.
@@ -139,8 +123,7 @@ def flattened(state: State) -> State:
     def spread(array: Tensor) -> Tensor:
         return array.mean(dim=(-2, -1), keepdim=True)
 
-    q1 = spread(state.q1)
-    q2 = q1 if state.q2 is state.q1 else spread(state.q2)
+    q1, q2 = state.variances(spread)
     return _of_one_pixel(weighted_sum([state], spread, replace(state, q1=q1, q2=q2), w=1.0, b=0.0))
 
 
@@ -181,18 +164,17 @@ def _pool(state: State, window: Window, *, normalise_edges: bool) -> State:
     frame = replace(padded, q1=q1, q2=q2)
     d, e = distances(padded, rho1, rho2)
     spread = frame.left(within1) / 2 + frame.right(within2) / 2
-    between = window.mean_across(d)
-    # What is left of two equal numbers is rounding, and would look like an angle of √ε.
-    near = torch.where((between - spread) > SNAP * torch.finfo(d.dtype).eps * between, between - spread, 0)
-    t = deficit_of_distance(frame, near, rho1, rho2)
-    u = None
-    if e is not None:
-        between = window.mean_across(e)
-        far = torch.where((between - spread) > SNAP * torch.finfo(d.dtype).eps * between, between - spread, 0)
-        u = deficit_of_distance(frame, far, rho1, rho2)
+
+    def deficit(distance: Tensor) -> Tensor:
+        between = window.mean_across(distance)
+        rest = between - spread
+        # What is left of two equal numbers is rounding, and would look like an angle of √ε.
+        rest = torch.where(rest > SNAP * torch.finfo(rest.dtype).eps * between, rest, 0)
+        return deficit_of_distance(frame, rest, rho1, rho2)
+
     k = None if padded.k is None else window.mean_across(padded.k)
     ntk = None if padded.ntk is None else window.mean_across(padded.ntk)
-    new = replace(frame, t=t, u=u, k=k, ntk=ntk)
+    new = replace(frame, t=deficit(d), u=None if e is None else deficit(e), k=k, ntk=ntk)
     if not normalise_edges:
         return new
     # Means over the pixels inside the image alone: a factor for each window, which no correlation feels.
@@ -212,10 +194,5 @@ def _pool(state: State, window: Window, *, normalise_edges: bool) -> State:
 def _pool_own(own: State, rho: Tensor, window: Window) -> tuple[Tensor, Tensor]:
     """Variances of window means, and the mean distance of the pixels within a window."""
     padded = window.pad(own)
-    d, _ = distances(padded, rho, rho)
-    within = _same(window.mean_across(d))
-    return _same(window.mean_across(padded.covariance())), within
-
-
-def _same(array: Tensor) -> Tensor:
-    return array.diagonal(dim1=-4, dim2=-2).diagonal(dim1=-3, dim2=-2)
+    within = diagonal_pixels(window.mean_across(distances(padded, rho, rho)[0]))
+    return diagonal_pixels(window.mean_across(padded.covariance())), within

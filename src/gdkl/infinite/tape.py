@@ -166,15 +166,10 @@ def _reciprocal_root(x: Tensor, *, out: Tensor) -> Tensor:
 
 
 class Tape:
-    """A formula of pairs, with the affine map behind it, as calls on registers.
+    """A formula of pairs, with the map w·x + b behind it, as calls on registers.
 
-    Register 0 is the covariance, then come the factors of the first and of the second input.
-
-    Args:
-        formula: The formula.
-        w: Factor behind it.
-        b: Term behind it.
-        careful: Whether some input has no variance.
+    Register 0 is the covariance, then come the factors of the first and of the second input. ``careful``: some input
+    has no variance.
     """
 
     def __init__(self, formula: Formula, w: float, b: float, *, careful: bool) -> None:
@@ -207,14 +202,7 @@ class Tape:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Calls on places: the arguments of a formula, then arrays of a tile's size, then numbers.
-
-    Attributes:
-        calls: Functions with the places of their arguments, options, and the place of their result.
-        arrays: How many arrays there are.
-        numbers: The numbers, and whether they come first in a call, where torch takes tensors alone.
-        result: The place of the result.
-    """
+    """Calls on places: arguments of a formula, arrays, and numbers (tensors where they come first in a call)."""
 
     calls: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, float], int]]
     arrays: int
@@ -258,10 +246,8 @@ def _is_register(x: Any) -> TypeGuard[_Register]:
     return isinstance(x, _Register)
 
 
-@lru_cache(maxsize=256)
-def tape(formula: Formula, w: float, b: float, *, careful: bool) -> Tape:
-    """The tape of a formula."""
-    return Tape(formula, w, b, careful=careful)
+#: The tape of a formula, recorded once.
+tape = lru_cache(maxsize=256)(Tape)
 
 
 class Eager(Arithmetic):
@@ -276,9 +262,6 @@ class Eager(Arithmetic):
     def function(self, name: str, *arguments: Any) -> Tensor:
         tensors = [torch.as_tensor(x, dtype=self.like.dtype, device=self.like.device) for x in arguments]
         return getattr(torch, _TORCH_NAMES.get(name, name))(*tensors)
-
-    def quick_root(self, a: Tensor) -> Tensor:
-        return a.sqrt()
 
     def clipped_ratio(self, a: Tensor, b: Tensor) -> Tensor:
         return (a / b).nan_to_num(0.0).clamp(0, 1)

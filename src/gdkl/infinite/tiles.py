@@ -1,7 +1,6 @@
 """Gram matrices too large for one device: tiles as joblib tasks on all of them, into one file, resumable.
 
-A tile is done when it has been written to the file on disk *and* noted in a journal beside it. Work that was
-interrupted goes on where it stopped: what the journal has is not computed again.
+A tile is done when it has been written to the file on disk *and* noted in a journal beside it.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gdkl.infinite.arrays import ArrayLike, read_inputs
+from gdkl.infinite.arrays import ArrayLike, read_inputs, whole_number
 from gdkl.infinite.gram import Progress, checked_work
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.parameters import whole_number
 from gdkl.infinite.precise import Kind, known_kind
-from gdkl.infinite.store import content_key
+from gdkl.infinite.store import content_key, npy_path
 from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, resolve_device
 
 #: Rows and columns of a tile.
@@ -53,18 +51,13 @@ def tiled_kernel(
         x2: Second set; None for the first again, which takes half the work.
         kind: ``"nngp"`` or ``"ntk"``.
         out: The ``.npy`` file; it appears under this name when it is complete.
-        devices: Where tiles are computed, in turn, or one device; None for all CUDA devices, or the CPU if there are
-            none.
+        devices: Where tiles are computed, in turn, or one device; None for all CUDA devices, or else the CPU.
         tile: Rows and columns of a tile.
         memory: Bytes that a tile's work may take on its device beside the tile.
         progress: Called with the number of pairs done and of all pairs, after each tile.
 
     Returns:
-        The file, mapped into memory, shape ``(n1, n2)``.
-
-    Raises:
-        OptionError: If the file cannot be written to, or an option is not known.
-        DataError: If the inputs do not fit each other or the network.
+        The file, mapped into memory, shape ``(n1, n2)``; `InfiniteNetwork.kernel` says which errors are raised.
 
     Example:
         >>> import tempfile
@@ -84,16 +77,20 @@ def tiled_kernel(
     shape = (first.shape[0], second.shape[0])
     symmetric = inputs.x2 is None
     key = f"{content_key(net.spec_for('tiled_kernel'), kind, first, None if symmetric else second)} {side}"
-    file = _Unfinished(Path(out).expanduser(), shape, np.float32 if first.dtype == torch.float32 else np.float64, key)
+    file = _Unfinished(npy_path(out), shape, np.float32 if first.dtype == torch.float32 else np.float64, key)
     parts = [
         (rows, columns)
         for rows in chunk_slices(shape[0], side)
         for columns in chunk_slices(shape[1], side)
         if not symmetric or columns.start >= rows.start
     ]
-    left = [part for part in parts if _name(*part) not in file.done]
-    pairs = sum(_entries(*part, symmetric=symmetric) for part in parts)
-    done = pairs - sum(_entries(*part, symmetric=symmetric) for part in left)
+    left = [part for part in parts if f"{part[0].start} {part[1].start}" not in file.done]
+
+    def entries(rows: slice, columns: slice) -> int:
+        number = (rows.stop - rows.start) * (columns.stop - columns.start)
+        return 2 * number if symmetric and rows != columns else number
+
+    report = work.reporter(shape[0] * shape[1], shape[0] * shape[1] - sum(entries(*part) for part in left))
 
     def tasks() -> Iterator[Any]:
         for number, (rows, columns) in enumerate(left):
@@ -105,10 +102,8 @@ def tiled_kernel(
 
     parallel: Any = joblib.Parallel(n_jobs=len(chosen), return_as="generator_unordered", prefer="threads")
     for rows, columns in parallel(tasks()):
-        file.note(_name(rows, columns))
-        done += _entries(rows, columns, symmetric=symmetric)
-        if progress is not None:
-            progress(done, pairs)
+        file.append(f"{rows.start} {columns.start}")
+        report(entries(rows, columns))
     return file.finish()
 
 
@@ -121,15 +116,6 @@ def _chosen(devices: Any) -> list[str]:
     if not isinstance(devices, Sequence) or not devices:
         raise OptionError(f"devices must name at least one device, such as ['cuda:0', 'cuda:1']; got {devices!r}.")
     return [str(resolve_device(device)) for device in devices]
-
-
-def _name(rows: slice, columns: slice) -> str:
-    return f"{rows.start} {columns.start}"
-
-
-def _entries(rows: slice, columns: slice, *, symmetric: bool) -> int:
-    entries = (rows.stop - rows.start) * (columns.stop - columns.start)
-    return 2 * entries if symmetric and rows != columns else entries
 
 
 def _compute(
@@ -157,10 +143,6 @@ class _Unfinished:
     """A matrix on disk that is not complete yet, and the journal of what is."""
 
     def __init__(self, path: Path, shape: tuple[int, int], dtype: Any, key: str) -> None:
-        if path.suffix != ".npy" or path.is_dir():
-            raise OptionError(f"out must name a .npy file; got {str(path)!r}.")
-        if not path.parent.is_dir():
-            raise OptionError(f"the folder {str(path.parent)!r} does not exist: create it first.")
         self.path = path
         self.partial, self.journal = path.with_suffix(".partial.npy"), path.with_suffix(".journal")
         lines = self.journal.read_text().split("\n") if self.journal.exists() and self.partial.exists() else []
@@ -170,13 +152,10 @@ class _Unfinished:
             self.journal.unlink(missing_ok=True)
             array = np.lib.format.open_memmap(self.partial, mode="w+", dtype=dtype, shape=shape)
             array.flush()
-            self._append(key)
+            self.append(key)
 
-    def note(self, name: str) -> None:
-        """Note that a tile is on the disk."""
-        self._append(name)
-
-    def _append(self, line: str) -> None:
+    def append(self, line: str) -> None:
+        """Note the content, or that a tile is on the disk."""
         with self.journal.open("a") as file:
             file.write(f"{line}\n")
             file.flush()

@@ -11,13 +11,21 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from gdkl.infinite.graph_nodes import IN_PLACE, Tracer, bound_arguments, is_size, node_name, operation_twin
-from gdkl.infinite.layers import Identity, Linear, Sequential
+from gdkl.infinite.arrays import finite_number
+from gdkl.infinite.graph_nodes import (
+    IN_PLACE,
+    Signal,
+    Tracer,
+    arguments,
+    behind,
+    called,
+    is_size,
+    node_name,
+    operation_twin,
+)
+from gdkl.infinite.layers import Identity, Linear, Residual, Sequential, meets_weights
 from gdkl.infinite.network import InfiniteNetwork
-from gdkl.infinite.parameters import finite_number
-from gdkl.infinite.residual import Residual, meets_weights
-from gdkl.infinite.signals import Shape, Signal, behind
-from gdkl.infinite.torch_twins import CALLS, NORMS, REQUIRED, convolution_twin, module_without_weights
+from gdkl.infinite.torch_twins import CALLS, NORMS, REQUIRED, convolution_twin, defaults, module_without_weights
 from gdkl.numerics import GdklWarning, OptionError
 
 #: A variance for every layer, or a function of a layer that gives one, or gives the pair of both.
@@ -29,11 +37,10 @@ _ADDITIONS = (operator.add, operator.iadd, torch.add)
 def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -> Sequential:
     """The infinite-width limit of a torch network, with fresh Gaussian weights; trained weights are ignored.
 
-    The network is traced by ``torch.fx``. Additions of branches become `Residual`, dropout and batch norm the
-    identity (with a warning for the latter, since the kernel differs), an activation without a closed form
-    `Elementwise`. Activations take what comes in as Gaussian, which it is behind weights: a warning names one on the
-    inputs, on another activation, or on a sum with one. (Layers put together by hand, or by `from_spec`, are taken as
-    they are meant.)
+    The network is traced by ``torch.fx``. Additions of branches become `Residual`, dropout and batch norm the identity
+    (with a warning for the latter, since the kernel differs), an activation without a closed form `Elementwise`.
+    Activations take what comes in as Gaussian, which it is behind weights: a warning names one on the inputs, on
+    another activation, or on a sum with one. (Layers put together by hand are taken as they are meant.)
 
     Args:
         module: An ``nn.Sequential`` or any module that can be traced.
@@ -43,8 +50,7 @@ def from_torch(module: nn.Module, *, weight_var: Variance, bias_var: Variance) -
             passed as both; pairs that the other option contradicts are refused.
 
     Raises:
-        OptionError: If a layer, an operation or an argument of one has no infinite twin, or if branches that
-            are added correlate; the message names it.
+        OptionError: If a layer, an operation or an argument of one has no infinite twin, or added branches correlate.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(13, 100), nn.ReLU(), nn.Linear(100, 1, bias=False))
@@ -167,7 +173,7 @@ class _Reader:
 
     def _addends(self, node: fx.Node) -> tuple[fx.Node, fx.Node | None]:
         """The two tensors of an addition, or one where the other is the number zero."""
-        options = bound_arguments(node, {"other": REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
+        options = arguments(node, {"other": REQUIRED, "alpha": 1, "out": None}, fixed=("alpha", "out"))
         first = node.args[0] if node.args else node.kwargs["input"]
         tensors = [part for part in (first, options["other"]) if isinstance(part, fx.Node) and not is_size(part)]
         if len(tensors) == 2:
@@ -176,14 +182,12 @@ class _Reader:
         if isinstance(constant, int | float) and constant == 0:
             # Python's sum() starts from it.
             return tensors[0], None
-        raise OptionError(
-            f"the addition {node.name!r} adds the constant {constant}, which has no infinite twin: use a bias."
-        )
+        raise OptionError(f"the addition {node.name!r} adds the constant {constant}, which has no twin: use a bias.")
 
     def _sum(self, node: fx.Node) -> Signal:
         """What is known of a sum."""
         parts = [self.signals[part] for part in self._addends(node) if part is not None]
-        shapes: set[Shape] = {part.shape for part in parts}
+        shapes: set[Any] = {part.shape for part in parts}
         # The one that says more stands for both.
         if len(shapes) > 1:
             shapes.discard("unknown")
@@ -207,8 +211,8 @@ class _Reader:
         if node.op == "call_module":
             inplace = bool(getattr(self.modules[str(node.target)], "inplace", False))
         elif name.removesuffix("_") in CALLS:
-            call = CALLS[name.removesuffix("_")]
-            inplace = bool(bound_arguments(node, call.defaults).get("inplace", False)) or name.endswith("_")
+            options = arguments(node, defaults(CALLS[name.removesuffix("_")]))
+            inplace = bool(options.get("inplace", False)) or name.endswith("_")
         else:
             inplace = node.target in IN_PLACE or (name.endswith("_") and not name.startswith("__"))
         if inplace:
@@ -224,23 +228,17 @@ class _Reader:
 
     def _layer(self, node: fx.Node) -> InfiniteNetwork:
         if len(self._tensors(node)) != 1:
-            raise OptionError(f"the operation {node.name!r} ({node_name(node)}) has no infinite twin.")
-        if node.op == "call_module":
-            name = str(node.target)
-            return self._module(name, self.modules[name])
-        if node.op in ("call_function", "call_method"):
+            raise OptionError(f"{called(node)} has no infinite twin.")
+        if node.op != "call_module":
             return operation_twin(node)
-        raise OptionError(f"{node.op} {node.name!r} has no infinite twin.")
-
-    def _module(self, name: str, layer: nn.Module) -> InfiniteNetwork:
+        name = str(node.target)
+        layer = self.modules[name]
         if isinstance(layer, nn.Linear | nn.Conv2d):
             self._refuse_sharing(name, layer)
             if is_parametrized(layer):
                 raise OptionError(f"the layer {name!r} has parametrized weights, which have no infinite twin.")
             w, b = self._variances(name, layer)
-            if isinstance(layer, nn.Linear):
-                return Linear(w, b)
-            return convolution_twin(name, layer, w, b)
+            return Linear(w, b) if isinstance(layer, nn.Linear) else convolution_twin(name, layer, w, b)
         if isinstance(layer, NORMS):
             self.norms.append(name)
             return Identity()
@@ -284,8 +282,6 @@ def _pick(given: Any, index: int, option: str) -> float:
     if isinstance(given, tuple | list):
         pair: Any = given
         if len(pair) != 2:
-            raise OptionError(
-                f"{option} must give a number or the pair (weight variance, bias variance); got {pair!r}."
-            )
+            raise OptionError(f"{option} must give a number or the pair (weight, bias variance); got {pair!r}.")
         given = pair[index]
     return finite_number(given, option, least=0.0)

@@ -10,15 +10,13 @@ they have E[sin sin] = (e^−D − e^−Σ)/2 and E[cos cos] = (e^−D + e^−Σ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from gdkl.infinite.activation import Activation, Pair
-from gdkl.infinite.formulas import ArcCosine, Bump, Formula, Wave
-from gdkl.infinite.network import Spec
-from gdkl.infinite.parameters import finite_number
+from gdkl.infinite.arrays import finite_number
+from gdkl.infinite.formulas import Bump, Formula, Wave
 from gdkl.infinite.state import safe_divide, safe_sqrt
 from gdkl.numerics import OptionError
 
@@ -73,77 +71,58 @@ class _Wave(Activation):
         swing = -larger * torch.expm1(-b2 * s * (pair.u - pair.t).abs()) * torch.sign(pair.u - pair.t)
         return self._height2 * b2 / 2 * (self._odd_part * (larger + smaller) + self._even_part * swing)
 
-    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
-        """The kernel of the covariance alone."""
-        del arc_cosine
+    def _formula(self) -> Formula:
         half = self._height2 / 2
-        return Wave(self._b2, half * self._odd_part, half * self._even_part), 1.0
+        return Wave(self._b2, half * self._odd_part, half * self._even_part)
 
 
-class Sin(_Wave):
-    """φ(x) = a·sin(b·x + c).
+class _Phased(_Wave):
+    """a·f(b·x + c), f the sine or the cosine."""
 
-    Args:
-        a: Height.
-        b: Frequency.
-        c: Phase.
+    _entries = ("a", "b", "c")
+
+    def __init__(self, a: float = 1.0, b: float = 1.0, c: float = 0.0) -> None:
+        self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
+        parts = math.cos(self.c) ** 2, math.sin(self.c) ** 2
+        super().__init__(self.a, self.b, *(parts if self._name == "sin" else parts[::-1]))
+
+    def function(self, x: Tensor) -> Tensor:
+        """a·f(b·x + c)."""
+        return self.a * (torch.sin if self._name == "sin" else torch.cos)(self.b * x + self.c)
+
+
+class Sin(_Phased):
+    """φ(x) = a·sin(b·x + c), with height a, frequency b and phase c.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.Sin().diagonal(torch.tensor([[0.0], [1e3]]))
+        >>> Sin().diagonal(torch.tensor([[0.0], [1e3]]))
         tensor([0.0000, 0.5000])
     """
 
-    def __init__(self, a: float = 1.0, b: float = 1.0, c: float = 0.0) -> None:
-        self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
-        super().__init__(self.a, self.b, math.cos(self.c) ** 2, math.sin(self.c) ** 2)
-
-    def function(self, x: Tensor) -> Tensor:
-        """a·sin(b·x + c)."""
-        return self.a * torch.sin(self.b * x + self.c)
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "sin", "a": self.a, "b": self.b, "c": self.c}
+    _name = "sin"
 
 
-class Cos(_Wave):
-    """φ(x) = a·cos(b·x + c).
-
-    Args:
-        a: Height.
-        b: Frequency.
-        c: Phase.
+class Cos(_Phased):
+    """φ(x) = a·cos(b·x + c), with height a, frequency b and phase c.
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.Cos().diagonal(torch.tensor([[0.0], [1e3]]))
+        >>> Cos().diagonal(torch.tensor([[0.0], [1e3]]))
         tensor([1.0000, 0.5000])
     """
 
-    def __init__(self, a: float = 1.0, b: float = 1.0, c: float = 0.0) -> None:
-        self.a, self.b, self.c = finite_number(a, "a"), finite_number(b, "b"), finite_number(c, "c")
-        super().__init__(self.a, self.b, math.sin(self.c) ** 2, math.cos(self.c) ** 2)
-
-    def function(self, x: Tensor) -> Tensor:
-        """a·cos(b·x + c)."""
-        return self.a * torch.cos(self.b * x + self.c)
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "cos", "a": self.a, "b": self.b, "c": self.c}
+    _name = "cos"
 
 
 class RBF(_Wave):
-    """φ(x) = √2·sin(√(2·gamma)·x + π/4), whose kernel is exp(−gamma·(q1 + q2 − 2k)).
-
-    Args:
-        gamma: Inverse squared length.
+    """φ(x) = √2·sin(√(2·gamma)·x + π/4), whose kernel is exp(−gamma·(q1 + q2 − 2k)); gamma is 1 / length².
 
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.RBF(gamma=0.5).kernel(torch.tensor([[0.0], [1.0]]))
+        >>> RBF(gamma=0.5).kernel(torch.tensor([[0.0], [1.0]]))
         tensor([[1.0000, 0.6065],
                 [0.6065, 1.0000]])
     """
+
+    _name, _entries = "rbf", ("gamma",)
 
     def __init__(self, gamma: float = 1.0) -> None:
         self.gamma = finite_number(gamma, "gamma", least=0.0)
@@ -153,24 +132,18 @@ class RBF(_Wave):
         """√2·sin(√(2·gamma)·x + π/4)."""
         return math.sqrt(2) * torch.sin(math.sqrt(2 * self.gamma) * x + math.pi / 4)
 
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "rbf", "gamma": self.gamma}
-
 
 class Gaussian(Activation):
-    """φ(x) = a·exp(b·x²).
+    """φ(x) = a·exp(b·x²), with height a and curvature b, at most zero.
 
     With β = −2b the kernel is a² / √D, D = 1 + β(q1 + q2) + β²(q1·q2 − k²).
 
-    Args:
-        a: Height.
-        b: Curvature, at most zero.
-
     Example:
-        >>> import gdkl.infinite as inf
-        >>> inf.Gaussian().diagonal(torch.tensor([[0.0], [2.0]]))
+        >>> Gaussian().diagonal(torch.tensor([[0.0], [2.0]]))
         tensor([1.0000, 0.2425])
     """
+
+    _name, _entries = "gaussian", ("a", "b")
 
     def __init__(self, a: float = 1.0, b: float = -1.0) -> None:
         self.a, self.b = finite_number(a, "a"), finite_number(b, "b")
@@ -203,14 +176,9 @@ class Gaussian(Activation):
         X = beta**2 * (pair.q1 * pair.q2) * (pair.t * pair.u)
         return X, 1 + beta * (pair.q1 + pair.q2) + X
 
-    def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
-        """The kernel of the covariance alone."""
-        del arc_cosine
-        return Bump(-2 * self.b, self.a**2), 1.0
+    def _formula(self) -> Formula:
+        return Bump(-2 * self.b, self.a**2)
 
     def function(self, x: Tensor) -> Tensor:
         """a·exp(b·x²)."""
         return self.a * torch.exp(self.b * x.square())
-
-    def _own_spec(self) -> Spec:
-        return {"op": "act", "name": "gaussian", "a": self.a, "b": self.b}

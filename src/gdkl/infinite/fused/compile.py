@@ -1,14 +1,13 @@
-"""Run-time compilation through NVRTC, with what was compiled kept on disk.
+"""Run-time compilation through NVRTC, which CuPy brings, with what was compiled kept on disk.
 
-CuPy brings NVRTC and the launching of kernels; no compiler need be installed. Binaries lie in the folder
-``kernels`` of the library's cache (``GDKL_CACHE`` moves it), named by a hash of the source, the options, the
-compiler and the device's architecture, each with a checksum in front.
+Binaries lie in the folder ``kernels`` of the library's cache (``GDKL_CACHE`` moves it), named by a hash of the source,
+the options, the compiler and the device's architecture, each with a checksum in front.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,10 @@ OPTIONS = ("--std=c++17", "--fmad=false")
 CHECKSUM_BYTES = 32
 #: Modules of this process by key and device.
 _LOADED: dict[tuple[str, int], Any] = {}
-_LOCK = threading.Lock()
 
 
 def cupy() -> Any:
-    """CuPy, which is an extra.
-
-    Raises:
-        UnsupportedError: If it is not installed, or finds no CUDA that it knows.
-    """
+    """CuPy, an extra; unsupported where it is not installed, or finds no CUDA that it knows."""
     try:
         # An extra, and slow to import.
         found = import_module("cupy")
@@ -41,15 +35,7 @@ def cupy() -> Any:
 
 
 def load(text: str, device: int) -> Any:
-    """The module of a source on a device: from memory, from disk, or compiled now.
-
-    Args:
-        text: CUDA C++.
-        device: Number of the device, which must be current.
-
-    Raises:
-        UnsupportedError: If it cannot be compiled.
-    """
+    """The module of CUDA text on the current device: from memory, from disk, or compiled now."""
     cp = cupy()
     try:
         architecture = cp.cuda.Device(device).compute_capability
@@ -57,13 +43,10 @@ def load(text: str, device: int) -> Any:
     except Exception as error:
         raise UnsupportedError(f"CuPy finds no CUDA device ({error})") from error
     key = content_key(text, architecture, version)
-    with _LOCK:
-        found = _LOADED.get((key, device))
+    found = _LOADED.get((key, device))
     if found is None:
-        # Unlocked: several networks compile side by side, and compiling one twice does no harm.
-        found = _module(cp, text, key)
-        with _LOCK:
-            found = _LOADED.setdefault((key, device), found)
+        # Without a lock: several networks compile side by side, and compiling one twice does no harm.
+        found = _LOADED.setdefault((key, device), _module(cp, text, key))
     return found
 
 
@@ -102,8 +85,6 @@ def read_binary(path: Path) -> bytes | None:
 
 def keep_binary(path: Path, binary: bytes) -> None:
     """Put a binary on the disk for the next process; a disk that cannot be written to costs only time."""
-    try:
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: file.write(hashlib.sha256(binary).digest() + binary))
-    except OSError:
-        return

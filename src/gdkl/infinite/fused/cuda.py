@@ -9,9 +9,8 @@ from enum import Enum
 
 import numpy as np
 
-from gdkl.infinite.fused.layout import WARP, Layout
 from gdkl.infinite.fused.lower import LaneProgram, plane
-from gdkl.infinite.machine import Constant, Machine
+from gdkl.infinite.machine import WARP, Constant, Layout, Machine
 
 #: Bytes of shared memory for what lanes exchange, where a group is more than a warp.
 BOX_BYTES = 32 * 1024
@@ -42,12 +41,7 @@ class Wide:
 
 
 class Text(Machine):
-    """Values are names of variables or literals.
-
-    Args:
-        program: The program.
-        mode: What to compute.
-    """
+    """Values are names of variables or literals."""
 
     def __init__(self, program: LaneProgram, mode: Mode) -> None:
         self.program, self.mode = program, mode
@@ -73,10 +67,10 @@ class Text(Machine):
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def let(self, expression: str) -> str:
+    def let(self, expression: str, kind: str | None = None, prefix: str = "t") -> str:
         """A new value."""
-        name = self.name()
-        self.lines.append(f"const {self.real} {name} = {expression};")
+        name = self.name(prefix)
+        self.lines.append(f"const {kind or self.real} {name} = {expression};")
         return name
 
     def once(self, key: tuple[object, ...], declaration: str, expression: str) -> str:
@@ -85,8 +79,6 @@ class Text(Machine):
             self.declared[key] = name = self.name("h")
             self.prelude.append(f"const {declaration} {name} = {expression};")
         return self.declared[key]
-
-    # Arithmetic.
 
     def number(self, value: float | Constant) -> str:
         if isinstance(value, Constant):
@@ -122,8 +114,6 @@ class Text(Machine):
 
     def reciprocal_root(self, a: str) -> str:
         return self.let(f"reciprocal_root({a})")
-
-    # Lanes.
 
     def place(self, layout: Layout) -> tuple[str, str]:
         """Names of a lane's row and column in the grid."""
@@ -211,8 +201,8 @@ class Text(Machine):
         for pixel in range(target.pixels):
             row, column, _ = self._pixel(target, pixel)
             # Pixels outside read what the last one inside reads.
-            r = self._integer(f"min({row}, {target.height - 1}) * {stride[0]}")
-            c = self._integer(f"min({column}, {target.width - 1}) * {stride[1]}")
+            r = self.let(f"min({row}, {target.height - 1}) * {stride[0]}", "int", "i")
+            c = self.let(f"min({column}, {target.width - 1}) * {stride[1]}", "int", "i")
             total = ""
             for i in range(size[0]):
                 for j in range(size[1]):
@@ -229,11 +219,6 @@ class Text(Machine):
             sums.append(total)
         self.sync()
         return sums
-
-    def _integer(self, expression: str) -> str:
-        name = self.name("i")
-        self.lines.append(f"const int {name} = {expression};")
-        return name
 
     def _pixel(self, layout: Layout, pixel: int) -> tuple[str, str, str]:
         """Row and column of a lane's pixel in the image, and the condition that it lies inside."""
@@ -285,8 +270,6 @@ class Text(Machine):
         self.lines += [f"{name} = {value};" for name, value in zip(state, kept, strict=True) if name != value]
         self.lines.append("}")
         return state
-
-    # Inputs and factors.
 
     def products(self, channels: int, layout: Layout) -> list[str]:
         totals = [self.name("p") for _ in range(layout.pixels)]

@@ -18,13 +18,7 @@ STEP = 64
 
 
 class CompiledEngine(Engine):
-    """Gram matrices of two sets of inputs on a GPU.
-
-    Args:
-        kernel: The compiled network.
-        x1: First set.
-        x2: Second set; the same tensor where the first meets itself.
-    """
+    """Gram matrices of two sets of inputs, the same tensor where the first meets itself, on a GPU."""
 
     def __init__(self, kernel: Kernel, x1: Tensor, x2: Tensor) -> None:
         self.kernel, self.x1, self.x2 = kernel, x1, x2
@@ -33,11 +27,7 @@ class CompiledEngine(Engine):
 
     @classmethod
     def compiled(cls, program: Program, x1: Tensor, x2: Tensor) -> CompiledEngine:
-        """The engine of a network.
-
-        Raises:
-            UnsupportedError: If the network, the inputs or the device cannot be compiled for.
-        """
+        """The engine of a network, unless the network, the inputs or the device are unsupported."""
         return cls(kernel_of(program, x1), x1, x2)
 
     def block_rows(self, work: Work) -> int:
@@ -66,30 +56,17 @@ class CompiledEngine(Engine):
                     continue
                 same = symmetric and columns == rows
                 second = first if same else self._prepared(self.x2, columns)
-                if on_device:
-                    mirror = into[columns, rows] if symmetric else None
-                    self._block(first, second, into[rows, columns], mirror, same=same)
-                else:
-                    self._copied(first, second, into, rows, columns, symmetric=symmetric)
-                entries = (rows.stop - rows.start) * (columns.stop - columns.start)
-                report(2 * entries if symmetric and not same else entries)
-
-    def _block(self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, *, same: bool) -> None:
-        self.kernel.pairs(first, second, result, mirror, triangle=same)
-        if same:
-            result.diagonal().copy_(first.exact)
-
-    def _copied(
-        self, first: Prepared, second: Prepared, into: Any, rows: slice, columns: slice, *, symmetric: bool
-    ) -> None:
-        """One block by way of a tile on the device."""
-        same = symmetric and rows == columns
-        tile = self.x1.new_empty(rows.stop - rows.start, columns.stop - columns.start)
-        self._block(first, second, tile, tile if same else None, same=same)
-        target: Any = tile if isinstance(into, Tensor) else tile.cpu().numpy()
-        into[rows, columns] = target
-        if symmetric and not same:
-            into[columns, rows] = target.T
+                tile = into[rows, columns] if on_device else self.x1.new_empty(len(first.x), len(second.x))
+                mirror = into[columns, rows] if on_device and symmetric else tile if same else None
+                self.kernel.pairs(first, second, tile, mirror, triangle=same)
+                if same:
+                    tile.diagonal().copy_(first.exact)
+                if not on_device:
+                    values: Any = tile if isinstance(into, Tensor) else tile.cpu().numpy()
+                    into[rows, columns] = values
+                    if symmetric and not same:
+                        into[columns, rows] = values.T
+                report(2 * tile.numel() if symmetric and not same else tile.numel())
 
     def _prepared(self, x: Tensor, rows: slice) -> Prepared:
         key = (x.data_ptr(), rows.start)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdkl.infinite.fused.layout import Layout
 from gdkl.infinite.fused.lower import LaneProgram, Repeat, Steps
 from gdkl.infinite.fused.placement import Step
-from gdkl.infinite.machine import Machine, Value
+from gdkl.infinite.machine import Layout, Machine, Value
 from gdkl.infinite.program import Add, Affine, Apply, Convolve, Save, Sum, Swap
 
 #: A map: the pixels of every lane's patch, row by row.
@@ -16,16 +15,7 @@ Map = list[Value]
 
 
 def run(program: LaneProgram, machine: Machine, start: Value | None = None) -> Value:
-    """Send a pair, or the variance of one input, through a program.
-
-    Args:
-        program: The program.
-        machine: What it runs on; it knows whether factors are read or written.
-        start: The first number of a program for vectors; programs for images begin with their own products.
-
-    Returns:
-        The covariance, or the variance, behind the network.
-    """
+    """Send a pair, or the variance of one input, through a program; one for vectors begins with a ``start``."""
     k = machine.products(program.channels, program.start) if program.group else [start]
     return _follow(program.steps, machine, k, [])[0]
 

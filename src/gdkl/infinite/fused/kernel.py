@@ -1,4 +1,4 @@
-"""A compiled network: factors of single inputs and covariances of pairs, launched on torch's stream."""
+"""A compiled network, launched on torch's stream: factors of inputs, covariances of pairs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,8 @@ MOST_BLOCKS = 2**31 - 1
 class Prepared:
     """What pairs need to know of a set of inputs.
 
-    Attributes:
-        x: The inputs.
-        planes: Factors, ``(n, numbers)`` for images and ``(numbers, n)`` for vectors.
-        q: Variances behind the network in the arithmetic of the pairs.
-        exact: Variances in double precision.
+    ``planes`` are the factors, ``(n, numbers)`` for images and ``(numbers, n)`` for vectors, ``q`` the variances behind
+    the network in the arithmetic of the pairs, ``exact`` those in double precision.
     """
 
     x: Tensor
@@ -38,14 +35,7 @@ class Prepared:
 
 
 class Kernel:
-    """A network compiled for one shape of inputs, one precision and one device.
-
-    Args:
-        program: The program.
-        shape: Shape of one input.
-        dtype: Precision of inputs and results.
-        device: The device.
-    """
+    """A network compiled for one shape of inputs, one precision and one device."""
 
     def __init__(self, program: LaneProgram, shape: tuple[int, ...], dtype: torch.dtype, device: int) -> None:
         self.program, self.shape, self.dtype, self.device = program, shape, dtype, device
@@ -76,59 +66,39 @@ class Kernel:
     def pairs(
         self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, *, triangle: bool
     ) -> None:
-        """Covariances of all pairs of two sets, or of those above the diagonal.
-
-        Args:
-            first: Prepared of the rows.
-            second: Prepared of the columns.
-            result: Takes the covariances, shape ``(n1, n2)``, with columns side by side in memory.
-            mirror: Takes them mirrored, ``(n2, n1)``; None if that is not wanted.
-            triangle: Whether the two sets are one, and only pairs i < j are wanted.
-        """
+        """Covariances of all pairs, or of those above the diagonal, into ``result`` and mirrored into ``mirror``."""
         n1, n2 = result.shape
         if n1 == 0 or n2 == 0:
             return
+        sides = (first.planes, second.planes, first.q, first.exact, second.q, second.exact, result, mirror)
+        sizes, stride = (np.int32(n1), np.int32(n2)), np.int64(result.stride(0))
         if self.program.group == 0:
-            self._dense_pairs(first, second, result, mirror, triangle)
+            # One matrix product, then all layers in one pass over it.
+            if result.dtype == self.real:
+                product = torch.mm(first.x, second.x.T, out=result)
+            else:
+                product = first.x.to(self.real) @ second.x.to(self.real).T
+            arguments = (product, *sides, *sizes, np.int64(product.stride(0)), stride, np.int32(triangle))
+            grid = (-(-n2 // DENSE_TILE), -(-n1 // DENSE_TILE), 1)
+            self._launch(self._pairs, grid, self.source.threads, arguments)
             return
         squares, across = -(-n1 // SQUARE), -(-n2 // SQUARE)
         count = across * (across + 1) // 2 if triangle else squares * across
         blocks = count * (SQUARE // self.source.tile[0]) * (SQUARE // self.source.tile[1])
-        arguments = (
-            *(first.planes, second.planes, first.q, first.exact, second.q, second.exact, result, mirror),
-            *(np.int32(n1), np.int32(n2), np.int64(result.stride(0)), np.int32(triangle)),
-        )
+        arguments = (*sides, *sizes, stride, np.int32(triangle))
         self._launch(self._pairs, (blocks, 1, 1), self.source.threads, arguments)
-
-    def _dense_pairs(
-        self, first: Prepared, second: Prepared, result: Tensor, mirror: Tensor | None, triangle: bool
-    ) -> None:
-        """One matrix product, then all layers in one pass over it."""
-        if result.dtype == self.real:
-            product = result
-            torch.mm(first.x, second.x.T, out=product)
-        else:
-            product = first.x.to(self.real) @ second.x.to(self.real).T
-        n1, n2 = result.shape
-        arguments = (
-            *(product, first.planes, second.planes, first.q, first.exact, second.q, second.exact, result, mirror),
-            *(np.int32(n1), np.int32(n2), np.int64(product.stride(0)), np.int64(result.stride(0)), np.int32(triangle)),
-        )
-        grid = (-(-n2 // DENSE_TILE), -(-n1 // DENSE_TILE), 1)
-        self._launch(self._pairs, grid, self.source.threads, arguments)
 
     def _launch(self, function: Any, grid: tuple[int, int, int], threads: int, arguments: tuple[Any, ...]) -> None:
         """On the stream on which torch works, so that both see each other's results in order."""
         if grid[0] > MOST_BLOCKS:
             raise RuntimeError("a launch has too many blocks")
-        plain = [_pointer(value) if isinstance(value, Tensor) or value is None else value for value in arguments]
+        plain = [
+            np.uint64(0 if value is None else value.data_ptr()) if isinstance(value, Tensor | None) else value
+            for value in arguments
+        ]
         with torch.cuda.device(self.device):
             stream = _stream(torch.cuda.current_stream(self.device).cuda_stream)
             function(grid, (threads, 1, 1), (*plain, *self._constants), 0, stream)
-
-
-def _pointer(tensor: Tensor | None) -> np.uint64:
-    return np.uint64(0 if tensor is None else tensor.data_ptr())
 
 
 @lru_cache(maxsize=16)
@@ -146,11 +116,7 @@ def _struct(numbers: tuple[float, ...], kind: Any) -> np.ndarray[Any, Any]:
 
 
 def kernel_of(program: Program, x: Tensor) -> Kernel:
-    """The compiled kernel of a network for inputs like these.
-
-    Raises:
-        UnsupportedError: If there is none.
-    """
+    """The compiled kernel of a network for inputs like these, unless it is unsupported."""
     try:
         found = _cached(program, tuple(x.shape[1:]), x.dtype, x.device.index)
     except TypeError as error:

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import torch
 
 from gdkl.infinite.formulas import ArcCosine, ArcPolynomial, ArcSine, Normalised
-from gdkl.infinite.fused.layout import SINGLE, Layout
 from gdkl.infinite.fused.placement import Step, place
-from gdkl.infinite.machine import Constant
+from gdkl.infinite.machine import SINGLE, Constant, Layout
 from gdkl.infinite.program import Affine, Apply, Convolve, Op, Program, UnsupportedError, simplified
 from gdkl.numerics import DataError
 
@@ -36,15 +35,8 @@ class LaneProgram:
 
     The covariance of a pair is a map of one number per pixel, spread over lanes by a `Layout`. What belongs to one
     input alone, such as the square root of its variance before an activation, is a *factor*: computed once per input,
-    read for every pair, in the order of the steps.
-
-    Attributes:
-        channels: Channels of images, or features of vectors.
-        start: Layout of the inputs.
-        steps: What happens to a pair.
-        constants: The numbers that steps refer to: variances of weights and biases.
-        double: Whether the arithmetic is in double precision.
-        group: Lanes that work on a pair; 0 for vectors, where it is one thread per entry of the matrix.
+    read for every pair, in the order of the steps. ``constants`` are the variances that steps refer to. ``group`` lanes
+    work on a pair; 0 stands for vectors, one thread per entry of the matrix.
     """
 
     channels: int
@@ -66,16 +58,7 @@ class LaneProgram:
 
 
 def lower(program: Program, shape: Sequence[int], dtype: torch.dtype) -> LaneProgram:
-    """The program for lanes of a network's NNGP for inputs of a shape.
-
-    Args:
-        program: What the network's layers emitted.
-        shape: Features of a vector, or channels, height and width of an image.
-        dtype: Precision of inputs and result.
-
-    Raises:
-        UnsupportedError: If the network has a layer, or the images a size, that the compiler does not take.
-    """
+    """The program for lanes of a network's NNGP for inputs of a shape, unless one of both is unsupported."""
     tiny, double = torch.finfo(dtype).tiny, dtype == torch.float64
     try:
         ops = simplified(program, shape, ArcSine if double else ArcPolynomial, least_eps=tiny)
@@ -136,13 +119,7 @@ def flat(steps: Sequence[Step | Repeat]) -> Iterator[Step]:
 
 
 def rolled(steps: Sequence[Step]) -> Steps:
-    """The same steps with the longest repetitions as loops, so that a deep network stays a short text.
-
-    Example:
-        >>> a, b = (Step(Affine(w, 0.0), SINGLE, SINGLE) for w in (2.0, 3.0))
-        >>> rolled([a, b, a, b, a]) == (Repeat(2, (a, b)), a)
-        True
-    """
+    """The same steps with the longest repetitions as loops, so that a deep network stays a short text."""
     # Comparing numbers is much faster than comparing steps.
     known: dict[Step, int] = {}
     names, best = [known.setdefault(step, len(known)) for step in steps], (0, 0, 0, 0)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from gdkl.infinite.fused.layout import GROUPS, SHARED_BYTES, SINGLE, WARP, Layout, grids
+from gdkl.infinite.machine import GROUPS, SHARED_BYTES, SINGLE, WARP, Layout, grids
 from gdkl.infinite.program import Add, Affine, Apply, Convolve, Op, Save, Sum, Swap, UnsupportedError
 from gdkl.infinite.spatial import Window
 
@@ -41,10 +41,8 @@ class Step:
 
     @property
     def aligned(self) -> bool:
-        """Whether the windows of a lane's results begin at its own pixels, so that only edges are exchanged.
-
-        If not, the whole map goes through shared memory. Padding can wrap around only at the edge of the grid.
-        """
+        """Whether windows of a lane's results begin at its own pixels; if not, the map goes through shared memory."""
+        # Padding can wrap around only at the edge of the grid.
         return all(
             self.source.lengths(axis)[2] == self._window.stride[axis] * self.target.lengths(axis)[2]
             and (not self.circular or self.source.exact(axis))
@@ -60,19 +58,7 @@ class Step:
 
 @lru_cache(maxsize=64)
 def place(ops: tuple[Op, ...], shape: tuple[int, int, int], *, double: bool) -> tuple[int, Layout, tuple[Step, ...]]:
-    """Choose layouts by counting instructions.
-
-    Args:
-        ops: Operations of a simplified program.
-        shape: Channels, height and width of an image.
-        double: Whether a number takes two registers.
-
-    Returns:
-        Lanes that work on a pair, the layout of the inputs, and the steps.
-
-    Raises:
-        UnsupportedError: If the largest map does not fit the registers of a block.
-    """
+    """Lanes that work on a pair, the layout of the inputs, and the steps, chosen by counting instructions."""
     ends, depth = _sizes(ops, shape[1:])
     most = MAP_REGISTERS // ((2 if double else 1) * (1 + depth))
     sizes = list(dict.fromkeys(size for pair in ends for size in pair if size))

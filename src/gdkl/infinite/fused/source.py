@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from gdkl.infinite.fused.cuda import Mode, Text
 from gdkl.infinite.fused.interpret import run
-from gdkl.infinite.fused.layout import SHARED_BYTES, WARP
 from gdkl.infinite.fused.lower import LaneProgram
+from gdkl.infinite.machine import SHARED_BYTES, WARP
 from gdkl.infinite.program import UnsupportedError
 
 #: Rows and columns of a square of the matrix that blocks work off together, so that its inputs stay in the cache.
@@ -22,15 +22,7 @@ THREADS, RESIDENT = 256, 2
 
 @dataclass(frozen=True)
 class Source:
-    """A text and how to launch it.
-
-    Attributes:
-        text: CUDA C++ for NVRTC.
-        threads: Threads of a block of pairs.
-        tile: Rows and columns of pairs that a block works on.
-        factor_threads: Threads of a block that computes factors.
-        factor_inputs: Inputs that such a block works on.
-    """
+    """A text, threads and pairs (rows, columns) of its blocks, threads and inputs of blocks that compute factors."""
 
     text: str
     threads: int
@@ -200,13 +192,7 @@ notes(const double* __restrict__ squares, {real}* __restrict__ note, {real}* __r
 
 
 def write(program: LaneProgram, shape: tuple[int, ...], out: str) -> Source:
-    """The CUDA source of a program.
-
-    Args:
-        program: The program.
-        shape: Shape of one input.
-        out: C's name of the type of inputs and results, ``float`` or ``double``.
-    """
+    """The CUDA source of a program for one shape of inputs; ``out`` is the C type of inputs and results."""
     # Constants are data: a network with other variances has the same text.
     return _written(replace(program, constants=(0.0,) * len(program.constants)), shape, out)
 
@@ -217,24 +203,22 @@ def _written(program: LaneProgram, shape: tuple[int, ...], out: str) -> Source:
     return _images(program, shape, out, head) if program.group else _vectors(program, out, head)
 
 
-def _texts(program: LaneProgram, start: str | None) -> dict[Mode, tuple[Text, str]]:
-    texts: dict[Mode, tuple[Text, str]] = {}
-    for mode in Mode:
-        machine = Text(program, mode)
-        texts[mode] = machine, run(program, machine, start)
-    return texts
+def _texts(program: LaneProgram, start: str | None) -> list[tuple[Text, str]]:
+    """The texts of pairs, factors and exact variances, and the names of their results."""
+    machines = [Text(program, mode) for mode in Mode]
+    return [(machine, run(program, machine, start)) for machine in machines]
 
 
 def _images(program: LaneProgram, shape: tuple[int, ...], out: str, head: str) -> Source:
-    texts, group = _texts(program, None), program.group
-    pairs, factors, exact = texts[Mode.PAIRS][0], texts[Mode.FACTORS][0], texts[Mode.EXACT][0]
+    (pairs, value), (factors, factor_value), (exact, exact_value) = _texts(program, None)
+    group, width = program.group, 8 if program.double else 4
     members = 1 if group > WARP else max(1, THREADS // group)
-    while members > 1 and members * pairs.box * (8 if program.double else 4) > SHARED_BYTES:
+    while members > 1 and members * pairs.box * width > SHARED_BYTES:
         members //= 2
     # A block is whole warps.
     members = max(members, WARP // group, 1)
-    box = max(factors.box * (8 if program.double else 4), exact.box * 8)
-    if max(members * pairs.box * (8 if program.double else 4), box * max(1, WARP // group)) > SHARED_BYTES:
+    box = max(factors.box * width, exact.box * 8)
+    if max(members * pairs.box * width, box * max(1, WARP // group)) > SHARED_BYTES:
         raise UnsupportedError("the maps do not fit the shared memory")
     threads = members * group
     tile_columns = 2 ** math.ceil(math.log2(members) / 2)
@@ -242,7 +226,6 @@ def _images(program: LaneProgram, shape: tuple[int, ...], out: str, head: str) -
     # As many blocks as the registers of 16 warps a multiprocessor allow.
     resident = max(1, THREADS * RESIDENT // threads)
     factor_threads = max(group, WARP)
-    leave = "    if (!wanted) return;\n" if group >= WARP else ""
     names = {
         "real": pairs.real,
         "out": out,
@@ -257,18 +240,16 @@ def _images(program: LaneProgram, shape: tuple[int, ...], out: str, head: str) -
         "numbers": math.prod(shape),
         "factor_threads": factor_threads,
         "factor_inputs": factor_threads // group,
-        "leave": leave,
+        "leave": "    if (!wanted) return;\n" if group >= WARP else "",
     }
-    pair_text = IMAGE_PAIRS.format(
-        **names, shared=_shared(pairs, pairs.box, members), body=pairs.text(), value=texts[Mode.PAIRS][1]
-    )
+    pair_text = IMAGE_PAIRS.format(**names, shared=_shared(pairs, pairs.box, members), body=pairs.text(), value=value)
     factor_text = IMAGE_FACTORS.format(
         **names,
         shared=_shared_bytes(box, factor_threads // group),
         body=_boxed(factors, box, "        "),
-        value=texts[Mode.FACTORS][1],
+        value=factor_value,
         exact_body=_boxed(exact, box, "        "),
-        exact_value=texts[Mode.EXACT][1],
+        exact_value=exact_value,
     )
     return Source(head + pair_text + factor_text, threads, tile, factor_threads, factor_threads // group)
 
@@ -296,21 +277,22 @@ def _boxed(text: Text, box: int, indent: str) -> str:
 
 
 def _vectors(program: LaneProgram, out: str, head: str) -> Source:
-    texts, threads = _texts(program, "start"), DENSE_TILE * DENSE_ROWS
+    (pairs, value), (factors, factor_value), (exact, exact_value) = _texts(program, "start")
+    threads = DENSE_TILE * DENSE_ROWS
     names = {
-        "real": texts[Mode.PAIRS][0].real,
+        "real": pairs.real,
         "out": out,
         "tile": DENSE_TILE,
         "rows": DENSE_ROWS,
         "threads": threads,
         "factor_threads": threads,
     }
-    pair_text = DENSE_PAIRS.format(**names, body=texts[Mode.PAIRS][0].text(" " * 12), value=texts[Mode.PAIRS][1])
+    pair_text = DENSE_PAIRS.format(**names, body=pairs.text(" " * 12), value=value)
     factor_text = DENSE_FACTORS.format(
         **names,
-        body=texts[Mode.FACTORS][0].text(" " * 8),
-        value=texts[Mode.FACTORS][1],
-        exact_body=texts[Mode.EXACT][0].text(" " * 8),
-        exact_value=texts[Mode.EXACT][1],
+        body=factors.text(" " * 8),
+        value=factor_value,
+        exact_body=exact.text(" " * 8),
+        exact_value=exact_value,
     )
     return Source(head + pair_text + factor_text, threads, (DENSE_TILE, DENSE_TILE), threads, threads)
