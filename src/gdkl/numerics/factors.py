@@ -15,32 +15,18 @@ RELATIVE_JITTERS: dict[torch.dtype, tuple[float, ...]] = {
     torch.float32: (1e-7, 1e-6, 1e-5, 1e-4),
 }
 
-DEFAULT_REMEDY = (
-    "Remove duplicate rows, raise the noise, or compute in float64; if the matrix is not finite, check the "
-    "inputs and the feature network for infinities."
-)
 
+def cholesky(matrix: Tensor, *, name: str) -> Tensor:
+    """Return the lower Cholesky factor of each symmetric matrix in a batch ``(..., n, n)``; gradients flow.
 
-def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tensor:
-    """Return the lower Cholesky factor of each symmetric matrix in a batch.
-
-    A matrix that is not numerically positive definite gets the smallest jitter of an escalating list that
-    makes it so, and a `NumericsWarning` names the matrix and the largest jitter given. Each matrix of a batch
-    is treated on its own: those that need no jitter are left exactly as they are.
-
-    Args:
-        matrix: Symmetric matrices, shape ``(..., n, n)``.
-        name: What the matrix is, in words, for the warning or error.
-        remedy: What the user can do if no jitter helps.
-
-    Returns:
-        Lower triangular factors, shape ``(..., n, n)``; gradients flow to ``matrix``.
+    A matrix that is not numerically positive definite gets the smallest jitter of an escalating list that makes it so,
+    and a `NumericsWarning` names the matrix and the largest jitter given. Each matrix of a batch is treated on its own:
+    those that need no jitter are left exactly as they are.
 
     Raises:
         NotPositiveDefiniteError: If the largest jitter does not help or the matrix is not finite.
 
     Example:
-        >>> import torch
         >>> cholesky(torch.eye(2, dtype=torch.float64) * 4, name="an example")
         tensor([[2., 0.],
                 [0., 2.]], dtype=torch.float64)
@@ -69,7 +55,7 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
                     stacklevel=2,
                 )
                 return factor
-    raise NotPositiveDefiniteError(name, size, _smallest_eigenvalue(matrix), tried, remedy)
+    raise NotPositiveDefiniteError(name, size, _smallest_eigenvalue(matrix), tried)
 
 
 def _try_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
