@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import cast
 
@@ -16,9 +16,6 @@ class Members(nn.Module):
 
     One member is called as it is; several have their parameters stacked along a new first dimension and run
     through `torch.vmap`.
-
-    Args:
-        networks: Modules of the same architecture.
 
     Example:
         >>> Members([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.zeros(2, 5, 3)).shape
@@ -35,8 +32,7 @@ class Members(nn.Module):
             return
         parameters, buffers = stack_module_state(list(networks))
         self._template.append(deepcopy(networks[0]).to("meta"))
-        self._parameter_names = list(parameters)
-        self._buffer_names = list(buffers)
+        self._names = [*parameters, *buffers]
         self.stacked = nn.ParameterList([nn.Parameter(value.detach()) for value in parameters.values()])
         # Registered by number, because the networks' own names have dots in them.
         for index, value in enumerate(buffers.values()):
@@ -57,27 +53,20 @@ class Members(nn.Module):
         template = self._template[0]
         template.train(self.training)
 
-        def one(state: dict[str, Tensor], more: dict[str, Tensor], x: Tensor) -> Tensor:
-            return cast(Tensor, functional_call(template, {**state, **more}, (x,)))
+        def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
+            return cast(Tensor, functional_call(template, state, (x,)))
 
-        batched = cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))
-        parameters = dict(zip(self._parameter_names, self.stacked, strict=True))
-        return batched(parameters, dict(zip(self._buffer_names, self._buffers_in_order(), strict=True)), rows)
+        return cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))(self._state(), rows)
 
     def member(self, index: int) -> Members:
         """One of several members on its own; its parameters and buffers are views of the stacked ones."""
         network = deepcopy(self._template[0])
-        for name, value in _named(self._parameter_names, self.stacked):
+        for name, value in self._state().items():
             owner, _, last = name.rpartition(".")
-            setattr(network.get_submodule(owner), last, nn.Parameter(value.detach()[index]))
-        for name, value in _named(self._buffer_names, self._buffers_in_order()):
-            owner, _, last = name.rpartition(".")
-            setattr(network.get_submodule(owner), last, value[index])
+            own = value.detach()[index]
+            setattr(network.get_submodule(owner), last, nn.Parameter(own) if isinstance(value, nn.Parameter) else own)
         return Members([network.train(self.training)])
 
-    def _buffers_in_order(self) -> list[Tensor]:
-        return [cast(Tensor, getattr(self, f"stacked_buffer_{index}")) for index in range(len(self._buffer_names))]
-
-
-def _named(names: Sequence[str], values: Iterable[Tensor]) -> list[tuple[str, Tensor]]:
-    return list(zip(names, values, strict=True))
+    def _state(self) -> dict[str, Tensor]:
+        """Stacked parameters and buffers by their names in a network."""
+        return dict(zip(self._names, [*self.stacked, *self.buffers()], strict=True))
