@@ -64,13 +64,7 @@ def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
 
 
 class RBFBlock(NamedTuple):
-    """Kernel of some rows b with rows a, and the extended rows that its gradient needs.
-
-    Attributes:
-        K: s·exp(−|a − b|² / 2ℓ²), ``(..., n1, n)``.
-        first: The rows b, ``(..., n1, d + 2)``.
-        rows: The rows a, ``(..., n, d + 2)``.
-    """
+    """Kernel K ``(..., n1, n)`` of rows b with rows a, and these rows extended: ``first`` are b, ``rows`` are a."""
 
     K: Tensor
     first: Tensor
@@ -80,14 +74,16 @@ class RBFBlock(NamedTuple):
 def rbf_block(
     x: Tensor, first: int | Tensor, lengthscale: Tensor, scale: Tensor, *, symmetric: bool = False
 ) -> RBFBlock:
-    """The kernel of some rows with all rows; its diagonal is exactly ``scale`` where b are rows of x. No gradients.
+    """The kernel s·exp(−|a − b|² / 2ℓ²) of rows b with rows a; its diagonal is exactly s where b are rows of x.
+
+    Shapes: lengthscale ``(..., 1, 1)``, scale ``(...)``. No gradients.
 
     Args:
         x: Rows a, ``(..., n, d)``.
         first: The rows b, ``(..., n1, d)``; or how many of the leading rows of x they are. The centre is theirs: they
             are the training rows wherever new rows are predicted, and a prediction must not depend on its batch.
-        lengthscale: ``(..., 1, 1)``.
-        scale: ``(...)``.
+        lengthscale: ℓ.
+        scale: s.
         symmetric: Whether b are all rows of x and the result is to be exactly symmetric.
 
     Example:
@@ -185,7 +181,6 @@ def leading_rbf(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Te
     """Kernel of the first ``count`` rows with all of them, ``(..., count, n)``, the diagonal exactly ``scale``.
 
     This is what a training step needs: the first rows are those observed, so K₁₁ and K₁₂ lie beside each other.
-    Arguments as for `scaled_rbf`.
 
     Example:
         >>> leading_rbf(torch.zeros(3, 1), 2, torch.ones(1, 1), torch.tensor(4.0)).shape

@@ -59,8 +59,8 @@ def rbf_split_posterior(
         x: Features, the observed rows first, ``(members, 1, n1 + n2, p)``.
         y1: Observed targets, ``(members, outputs, n1)``; no gradient flows to them.
         lengthscale: ``(members, outputs, 1, 1)``.
-        scale: Output scale, ``(members, outputs)``.
-        noise: Noise variances, ``(members, outputs)``.
+        scale: Output scale, ``(members, outputs)``, as is the noise.
+        noise: Noise variances.
         name: What the matrix K₁₁ + σ²I is, for numerical errors.
 
     Example:
