@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import dense
-from gdkl.gp import GPyTorchKernel, Marginals, condition, rbf_kernel, scaled_rbf
+from gdkl.gp import GPyTorchKernel, Marginals, condition, rbf_kernel
+from gdkl.gp.rbf import scaled_rbf
 from gdkl.objectives import (
     distillation,
     gaussian_term,

@@ -9,6 +9,7 @@ calibration, with 90 % intervals that hold 58 %, and 0.99 with intervals that ho
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -77,6 +78,7 @@ def condition_with_noise(model: FittedModel, data: TrainingData, held_out: Train
     return model
 
 
+@dataclass(frozen=True, eq=False)
 class DelayedHoldout:
     """Rows that join training half-way, and how far the student was off on them before.
 
@@ -90,10 +92,9 @@ class DelayedHoldout:
     belongs to, None where all rows differ: equal rows must not be on both sides.
     """
 
-    def __init__(self, held_out: Tensor, others: Tensor, groups: Tensor | None = None):
-        self.held_out = held_out
-        self.others = others
-        self.groups = groups
+    held_out: Tensor
+    others: Tensor
+    groups: Tensor | None = None
 
     @classmethod
     def draw(cls, data: TrainingData, seed: int) -> Self:
@@ -139,11 +140,8 @@ class DelayedHoldout:
         has π/2 of its square as its variance; the noise is what the latent variance does not explain of it, and no less
         than the learned one unless the student is better than its guide.
 
-        Args:
-            model: Trained on the data.
-            data: For each member.
-            guide: Of all fits; members are all fits once, and then all again.
-            errors: The student's, recorded when the rows joined; None where training ended before.
+        The guide is one of all fits; members are all fits once, and then all again. The student's errors are those
+        recorded when the rows joined; None where training ended before.
         """
         posterior = model.posterior
         if not isinstance(posterior, ExactPosterior):

@@ -20,7 +20,7 @@ from gdkl.gp.labels import (
     label_targets,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
-from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.rbf import squared_distances
 from gdkl.gp.solver import Marginals, Solver, floor_variance
 from gdkl.gp.sparse import InducingPoints, SparsePosterior
 from gdkl.gp.split_posterior import rbf_split_posterior
@@ -49,10 +49,8 @@ __all__ = [
     "floor_variance",
     "is_softplus_rbf",
     "label_targets",
-    "leading_rbf",
     "rbf_kernel",
     "rbf_split_posterior",
-    "scaled_rbf",
     "softplus_rbf_kernel",
     "squared_distances",
     "start_kernel",

@@ -88,12 +88,8 @@ def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -
 
     One Cholesky factorisation and one triangular solve; the gradient takes one more solve and one product.
 
-    Args:
-        K: K₁₁ with K₁₂ to its right, ``(..., n1, n1 + n2)``: kernel of the observed with observed, then held-out, rows.
-        k22: Prior variances of the held-out rows, ``(..., n2)``.
-        y1: Observed targets, ``(..., n1)``; no gradient flows to them.
-        noise: Noise variances, ``(...)``.
-        name: What the matrix K₁₁ + σ²I is, for numerical errors.
+    K is (K₁₁ K₁₂), ``(..., n1, n1 + n2)``, k₂₂ are the held-out rows' prior variances ``(..., n2)``. No gradient flows
+    to the targets ``(..., n1)``; the noise is ``(...)``. ``name`` says what K₁₁ + σ²I is, for numerical errors.
 
     Example:
         >>> one = torch.ones(1, dtype=torch.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -153,20 +153,17 @@ class GPyTorchKernel(nn.Module):
         """Variances of the rows."""
         parts = self.scaled_rbf()
         if parts is None:
-            return to_dense(self._lazy(x, x, diag=True))
+            return to_dense(cast(Any, self.kernel)(x, x, diag=True))
         shape = torch.broadcast_shapes(parts[0].shape, x.shape[:-2])
         return parts[0].unsqueeze(-1).expand(*shape, x.shape[-2])
 
     def _evaluate(self, x1: Tensor, x2: Tensor | None) -> Tensor:
         parts = self.scaled_rbf()
         if parts is None:
-            result = to_dense(self._lazy(x1, x1 if x2 is None else x2))
+            result = to_dense(cast(Any, self.kernel)(x1, x1 if x2 is None else x2))
             return 0.5 * (result + result.mT) if x2 is None else result
         scale, lengthscale = parts
         return scaled_rbf(x1, x2, lengthscale, scale)
-
-    def _lazy(self, x1: Tensor, x2: Tensor, **options: Any) -> Tensor:
-        return cast("Callable[..., Tensor]", self.kernel)(x1, x2, **options)
 
     def scaled_rbf(self) -> tuple[Tensor, Tensor] | None:
         """Output scale ``(...)`` and lengthscale ``(..., 1, 1 or d)`` if the kernel is the default, else None."""

@@ -76,15 +76,10 @@ def rbf_block(
 ) -> RBFBlock:
     """The kernel s·exp(−|a − b|² / 2ℓ²) of rows b with rows a; its diagonal is exactly s where b are rows of x.
 
-    Shapes: lengthscale ``(..., 1, 1)``, scale ``(...)``. No gradients.
-
-    Args:
-        x: Rows a, ``(..., n, d)``.
-        first: The rows b, ``(..., n1, d)``; or how many of the leading rows of x they are. The centre is theirs: they
-            are the training rows wherever new rows are predicted, and a prediction must not depend on its batch.
-        lengthscale: ℓ.
-        scale: s.
-        symmetric: Whether b are all rows of x and the result is to be exactly symmetric.
+    Shapes: rows a ``(..., n, d)``, lengthscale ``(..., 1, 1)``, scale ``(...)``. The rows b are ``first``, ``(..., n1,
+    d)``, or so many of the leading rows of x. The centre is theirs: they are the training rows wherever new rows are
+    predicted, and a prediction must not depend on its batch. ``symmetric`` is for b that are all rows of x and a result
+    that is to be exactly so. No gradients.
 
     Example:
         >>> rbf_block(torch.tensor([[0.0], [2.0]]), 1, torch.ones(1, 1), torch.tensor(3.0)).K.round(decimals=4)

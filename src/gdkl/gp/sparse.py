@@ -22,8 +22,6 @@ from gdkl.gp.kernels import GPyTorchKernel, KernelFunction
 from gdkl.gp.solver import Marginals, Solver, floor_variance
 from gdkl.numerics import DataError
 
-_MATRIX_NAME = "the kernel matrix of the inducing points"
-
 #: Added to the diagonal of K_zz, as a part of its mean: neighbouring inducing points are nearly one function value.
 RELATIVE_JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
 
@@ -108,8 +106,8 @@ class InducingPoints(nn.Module):
         K = kernel.gram(self.locations.unsqueeze(-3))
         jitter = RELATIVE_JITTER[K.dtype] * K.detach().diagonal(dim1=-2, dim2=-1).mean(dim=-1, keepdim=True)
         # Under autograd: K_zz has few rows.
-        inverse = cast(Tensor, Solver.of(K, jitter, name=_MATRIX_NAME, checked=False).prepared().L_inverse)
-        inverse = inverse.expand(self.raw_factor.shape)
+        solver = Solver.of(K, jitter, name="the kernel matrix of the inducing points", checked=False).prepared()
+        inverse = cast(Tensor, solver.L_inverse).expand(self.raw_factor.shape)
         seen = self.factor.mT @ inverse
         weights = (inverse.mT @ self.mean.unsqueeze(-1)).squeeze(-1)
         return SparsePosterior(kernel, self.locations, noise, weights, inverse.mT @ inverse - seen.mT @ seen)

@@ -42,10 +42,7 @@ def crop_indices(
 class RandomCrops:
     """Crops each image of a batch at random after padding it with zeros, the mean colour of normalised images.
 
-    Attributes:
-        image_shape: Channels, height and width.
-        margin: Pixels of padding: the largest shift.
-        flip: Whether half of the images are mirrored left to right.
+    The margin is the padding and so the largest shift; with ``flip`` half of the images are mirrored left to right.
 
     Example:
         >>> RandomCrops((3, 4, 4), 1, flip=True)(torch.ones(2, 48)).shape

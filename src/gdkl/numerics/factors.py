@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import torch
@@ -41,6 +42,7 @@ def cholesky(matrix: Tensor, *, name: str) -> Tensor:
     scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(dim=-1)
     jitter = torch.zeros_like(scale)
     tried: list[float] = []
+    smallest = math.nan
     if bool(torch.isfinite(matrix).all()):
         for relative in RELATIVE_JITTERS[matrix.dtype]:
             # Only what still fails goes a step up: a neighbour in the batch must not change a result.
@@ -55,7 +57,8 @@ def cholesky(matrix: Tensor, *, name: str) -> Tensor:
                     stacklevel=2,
                 )
                 return factor
-    raise NotPositiveDefiniteError(name, size, _smallest_eigenvalue(matrix), tried)
+        smallest = float(torch.linalg.eigvalsh(matrix.detach().to("cpu", torch.float64)).min())
+    raise NotPositiveDefiniteError(name, size, smallest, tried)
 
 
 def _try_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,11 +66,3 @@ def _try_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     factor, info = torch.linalg.cholesky_ex(matrix)
     finite = torch.isfinite(factor.detach().diagonal(dim1=-2, dim2=-1)).all(dim=-1)
     return factor, (info != 0) | ~finite
-
-
-def _smallest_eigenvalue(matrix: Tensor) -> float:
-    """Smallest eigenvalue over a batch in float64, NaN if any entry is not finite."""
-    matrix = matrix.detach().to("cpu", torch.float64)
-    if not bool(torch.isfinite(matrix).all()):
-        return float("nan")
-    return float(torch.linalg.eigvalsh(matrix).min())

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, synced, then renamed into it."""
+"""The cache folder, and files that are whole or not there: written beside their place, synced, then renamed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,24 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+#: Folder for what can be downloaded or computed again, in place of the platform's usual one.
+CACHE_VARIABLE = "GDKL_CACHE"
+
+
+def cache_dir() -> Path:
+    """Folder for downloads and compiled kernels; it may not exist yet.
+
+    Example:
+        >>> isinstance(cache_dir(), Path)
+        True
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch  # noqa: PLC0415  (it pulls in an HTTP library, which a local file does not need)
+
+    return Path(pooch.os_cache("gdkl"))
 
 
 def file_beside(target: Path) -> Path:
