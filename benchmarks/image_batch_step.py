@@ -18,7 +18,7 @@ import torch
 
 import gdkl
 from gdkl.experiments.guides import GUIDES, guide
-from gdkl.guide import fixed_class_guide, image_kernel_function
+from gdkl.guide import fit_class_guide, image_kernel_function
 from gdkl.methods import fit_sparse_dkl_classes, fit_sparse_gdkl_classes
 from gdkl.nets import ImageFeatures, WideResNet
 from gdkl.training import ImageBatches, Schedule, StudentOptions
@@ -50,7 +50,8 @@ def main() -> None:
     )
     subset = source.sample(500, 0)
     kernel = image_kernel_function(guide(arguments.guide), IMAGE)
-    class_guide = fixed_class_guide(kernel, subset.rows, CLASSES, 25.0)
+    known = subset.rows[None], subset.targets[None]
+    class_guide = fit_class_guide(kernel, *known, CLASSES, scale=25.0).for_batches()
 
     def network(columns: int) -> ImageFeatures:
         net = WideResNet(arguments.depth, arguments.widen_factor, 0.3)

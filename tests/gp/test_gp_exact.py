@@ -15,14 +15,13 @@ from gdkl.gp import (
     GPyTorchKernel,
     Noise,
     condition,
-    leading_rbf,
     rbf_kernel,
     rbf_split_posterior,
-    scaled_rbf,
     squared_distances,
     take_rows,
     take_targets,
 )
+from gdkl.gp.rbf import leading_rbf, scaled_rbf
 from gdkl.numerics import OptionError
 
 

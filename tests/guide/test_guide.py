@@ -171,7 +171,7 @@ def test_what_cannot_guide_is_refused():
     with pytest.raises(DataError, match="positive finite variance"):
         fit_guide(as_kernel_function(lambda a, b: torch.zeros(len(a), len(b))), x, y)
     with pytest.raises(DataError, match="not finite"):
-        fit_by_evidence(torch.full((1, 2, 2), torch.nan), torch.zeros(1, 1, 2), FLOOR)
+        fit_guide(as_kernel_function(lambda a, b: torch.full((len(a), len(b)), torch.nan).fill_diagonal_(1)), x, y)
 
 
 @pytest.mark.parametrize(("members", "outputs"), [(1, 1), (3, 2)])

@@ -16,7 +16,6 @@ from gdkl.guide import (
     as_kernel_function,
     fit_class_guide,
     fit_guide,
-    fixed_class_guide,
     subset_size,
 )
 from gdkl.infinite import mlp
@@ -131,13 +130,14 @@ def test_labels_carry_their_variances_if_they_shall(label_noise, dtype):
         np.testing.assert_allclose(ours[0], other, atol=1e-8 if dtype is torch.float64 else 2e-2)
 
 
-def test_a_class_guides_scale_is_given_or_chosen():
+def test_a_class_guide_of_batches_keeps_its_scale_and_the_rows_mean_variance():
     x = rows(80)
     labels = (x[:, 0] > 0).long()
-    given = fixed_class_guide(KERNEL, x, 2, 25.0)
-    assert (float(given.scale), float(given.normaliser)) == (25.0, pytest.approx(float(KERNEL.diagonal(x).mean())))
-    chosen = fit_class_guide(KERNEL, x[None], labels[None], 2, scale=25.0).for_batches()
-    for ours, other in zip(given.batch_posterior(x, labels), chosen.batch_posterior(x, labels), strict=True):
+    guide = fit_class_guide(KERNEL, x[None], labels[None], 2, scale=25.0).for_batches()
+    normaliser = float(KERNEL.diagonal(x).mean())
+    assert (float(guide.scale), float(guide.normaliser)) == (25.0, pytest.approx(normaliser))
+    given = guide_of([25.0], [float(guide.noise)], normaliser, outputs=2, likelihood=ClassLikelihood.DIRICHLET)
+    for ours, other in zip(guide.batch_posterior(x, labels), given.batch_posterior(x, labels), strict=True):
         torch.testing.assert_close(ours, other)
 
 
@@ -146,7 +146,8 @@ def test_a_batch_and_its_guide_make_nobody_wait_for_the_gpu():
     pytest.importorskip("cupy", reason="needs CuPy for the compiled kernel")
     images = torch.randint(256, (64, 3, 8, 8), dtype=torch.uint8)
     source = ImageBatches(images, torch.arange(64) % 4, 16, 0, means=(0.5,) * 3, deviations=(0.2,) * 3, device="cuda")
-    guide = fixed_class_guide(KERNEL, source.batch(0).rows, 4, 4.0, noise=0.1, label_noise=True)
+    some = source.batch(0)
+    guide = fit_class_guide(KERNEL, some.rows[None], some.targets[None], 4, scale=4.0).for_batches(label_noise=True)
     # The first of all is compiled, and an epoch's order is copied at its beginning.
     for step in range(2):
         batch = source.batch(step)

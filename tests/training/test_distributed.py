@@ -13,7 +13,7 @@ import torch
 
 import training.two_processes as runs
 from gdkl.gp import Marginals
-from gdkl.guide import as_kernel_function, fit_guide, fixed_class_guide
+from gdkl.guide import as_kernel_function, fit_class_guide, fit_guide
 from gdkl.infinite import mlp
 from gdkl.methods.sparse_gdkl import softmax_samples
 from gdkl.objectives import gaussian_term, guided, softmax_term
@@ -47,7 +47,7 @@ def accumulated(kind):
     if kind == "numbers":
         guide = fit_guide(kernel, rows[None], targets[None]).for_batches()
     else:
-        guide = fixed_class_guide(kernel, rows, 2, 4.0)
+        guide = fit_class_guide(kernel, rows[None], labels[None], 2, scale=4.0).for_batches()
         model.noise.requires_grad_(False)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.Adam(parameters, lr=1e-2, betas=(0.9, settings[0].schedule.beta2), fused=True)

@@ -68,7 +68,7 @@ def _plainly(student, data, split, p):
         if network.count == 1:
             features = network.single(data.rows[0])
         else:
-            state = {name: value[i] for name, value in zip(network._parameter_names, network.stacked, strict=True)}
+            state = {name: value[i] for name, value in network._state().items()}
             features = torch.func.functional_call(_net(3), state, (data.rows[i],))
         x1, x2 = features[split.observed[i]], features[split.held_out[i]]
         terms = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from gdkl.guide import as_kernel_function, fit_guide, fixed_class_guide
+from gdkl.guide import as_kernel_function, fit_class_guide, fit_guide
 from gdkl.infinite import mlp
 from gdkl.methods import fit_sparse_gdkl, fit_sparse_gdkl_classes
 from gdkl.nets import MLP
@@ -49,7 +49,7 @@ def fit(kind, world=ALONE, callbacks=()):
         guide = fit_guide(kernel, rows[None], targets[None]).for_batches()
         return fit_sparse_gdkl(source, guide, options(world, callbacks), beta=0.1)
     source = TensorBatches(rows, labels, BATCH, 5, world)
-    guide = fixed_class_guide(kernel, rows, 2, 4.0)
+    guide = fit_class_guide(kernel, rows[None], labels[None], 2, scale=4.0).for_batches()
     return fit_sparse_gdkl_classes(source, guide, options(world, callbacks), beta=0.1)
 
 

@@ -1,4 +1,4 @@
-"""Held-out rows: how many a fit can spare, and which.
+"""Held-out rows: how many a fit can spare, which, and what setting they prefer.
 
 A network overfits the rows that it is trained on, and its noise falls with the training error: only rows that it has
 not learned tell how wrong it is on new ones. Many rows can spare some for good. With fewer than `FEWEST_EXACT_ROWS` and
@@ -8,7 +8,8 @@ and held-out rows join training half-way instead (`gdkl.calibration.noise.Delaye
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +28,10 @@ _FEWEST_SPARSE_ROWS, FEWEST_EXACT_ROWS = 50, 1000
 _FEWEST_OF_EXACT = 100
 #: Part of each class that is held out where a model is fitted twice.
 _FIFTH = 0.2
+#: How much more probable held-out labels must be for anything but the usual setting, in nats.
+_PREFERENCE = 2.0
+
+SettingT = TypeVar("SettingT")
 
 
 class Holdout(NamedTuple):
@@ -39,9 +44,7 @@ class Holdout(NamedTuple):
 def held_out_count(n: int, *, exact: bool = False) -> int:
     """How many of n rows are held out for good: 5 %, at least 200 or a fifth, at most 2000, none of fewer than 50.
 
-    Args:
-        n: Training rows.
-        exact: Whether inference is exact, for which at least 100 are enough, and none of fewer than 1000 is spared.
+    For exact inference at least 100 are enough, and fewer than 1000 rows spare none.
 
     Example:
         >>> [held_out_count(n) for n in (40, 500, 1000, 10_000, 600_000)]
@@ -56,13 +59,7 @@ def held_out_count(n: int, *, exact: bool = False) -> int:
 
 
 def hold_out_rows(n: int, count: int, seed: int, labels: Tensor | None = None) -> Holdout:
-    """A random choice of about ``count`` rows.
-
-    Args:
-        n: Training rows.
-        count: How many are held out.
-        seed: Of the choice.
-        labels: Class numbers ``(n,)``: no class is left without a row to learn from.
+    """A random choice of about ``count`` rows; given labels ``(n,)``, no class is left without a row to learn from.
 
     Example:
         >>> held_out, used = hold_out_rows(6, 3, seed=0, labels=torch.tensor([0, 0, 0, 0, 0, 1]))
@@ -97,10 +94,17 @@ def hold_out_stratified(labels: NDArray[np.int64], seed: int) -> Holdout:
 
 
 def rows_in_groups(rows: Tensor) -> Tensor | None:
-    """Numbers of groups of equal rows ``(n,)``; None where no two rows are equal.
-
-    Args:
-        rows: ``(members, n, d)``; rows are equal that are so in every member.
-    """
+    """Numbers of groups of rows ``(members, n, d)`` that are equal in every member; None where all rows differ."""
     groups = torch.unique(rows.transpose(0, 1).flatten(1), dim=0, return_inverse=True)[1]
     return None if int(groups.max()) + 1 == rows.shape[1] else groups
+
+
+def select(scores: Mapping[SettingT, float], usual: SettingT) -> SettingT:
+    """The setting with the best log-likelihood of all held-out rows, if that clearly beats the usual one's.
+
+    Example:
+        >>> select({"usual": -10.0, "other": -9.0}, "usual"), select({"usual": -10.0, "other": -5.0}, "usual")
+        ('usual', 'other')
+    """
+    best = max(scores, key=scores.__getitem__)
+    return best if scores[best] > scores[usual] + _PREFERENCE else usual

@@ -9,6 +9,7 @@ calibration, with 90 % intervals that hold 58 %, and 0.99 with intervals that ho
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -36,9 +37,7 @@ _LOWEST = 1.0001 * NOISE_FLOOR
 def most_probable_noise(q: Marginals, y: Tensor) -> Tensor:
     """The noise variance s that makes held-out targets most probable under N(μ, v + s), ``(members, outputs)``.
 
-    Args:
-        q: Latent marginals, ``(members, outputs, n)``.
-        y: Targets, ``(members or 1, outputs, n)``.
+    Marginals are ``(members, outputs, n)``, targets ``(members or 1, outputs, n)``.
 
     Example:
         >>> zero = torch.zeros(1, 1, 4, dtype=torch.float64)
@@ -66,14 +65,9 @@ def most_probable_noise(q: Marginals, y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def condition_with_noise(model: FittedModel, data: TrainingData, held_out: TrainingData) -> FittedModel:
-    """A trained student conditioned on all rows, with the noise that makes the held-out rows most probable.
+    """A student trained on the other rows conditioned on all, with the noise that makes held-out rows most probable.
 
     They are predicted before they are conditioned on. Conditioning uses the learned noise, which the features fit.
-
-    Args:
-        model: Trained on the other rows, with exact inference.
-        data: All rows, for each member.
-        held_out: Those that were held out, for each member.
     """
     noise = most_probable_noise(model.marginals(held_out.rows), held_out.targets)
     posterior = model.posterior
@@ -84,6 +78,7 @@ def condition_with_noise(model: FittedModel, data: TrainingData, held_out: Train
     return model
 
 
+@dataclass(frozen=True, eq=False)
 class DelayedHoldout:
     """Rows that join training half-way, and how far the student was off on them before.
 
@@ -93,17 +88,13 @@ class DelayedHoldout:
     student's errors to the guide's, and all rows the size of the guide's. Absolute errors count, not squares: on Boston
     and Energy a few rows make most of the mean square, and intervals that follow it hold too much.
 
-    Args:
-        held_out: Positions of the rows, ascending.
-        others: All other positions, ascending.
-        groups: Group of equal rows that each row belongs to; None where all rows differ. Equal rows must not be on
-            both sides.
+    Positions of held-out rows and of the others are ascending. ``groups`` numbers the group of equal rows that each row
+    belongs to, None where all rows differ: equal rows must not be on both sides.
     """
 
-    def __init__(self, held_out: Tensor, others: Tensor, groups: Tensor | None = None):
-        self.held_out = held_out
-        self.others = others
-        self.groups = groups
+    held_out: Tensor
+    others: Tensor
+    groups: Tensor | None = None
 
     @classmethod
     def draw(cls, data: TrainingData, seed: int) -> Self:
@@ -142,21 +133,15 @@ class DelayedHoldout:
 
     @torch.no_grad()
     def noise(self, model: FittedModel, data: TrainingData, guide: Guide, errors: Tensor | None) -> Tensor:
-        """The noise with which predictions are, on average, as far off as they say.
+        """The noise with which predictions are, on average, as far off as they say, ``(members, outputs)``.
 
         With A the guide's mean absolute leave-one-out error on all rows and r the student's error over the guide's on
         m held-out rows, the student's error on new rows is taken to be A·r^(m / (m + 10)). A normal error of that size
         has π/2 of its square as its variance; the noise is what the latent variance does not explain of it, and no less
         than the learned one unless the student is better than its guide.
 
-        Args:
-            model: Trained on the data.
-            data: For each member.
-            guide: Of all fits; members are all fits once, and then all again.
-            errors: The student's, recorded when the rows joined; None where training ended before.
-
-        Returns:
-            ``(members, outputs)``.
+        The guide is one of all fits; members are all fits once, and then all again. The student's errors are those
+        recorded when the rows joined; None where training ended before.
         """
         posterior = model.posterior
         if not isinstance(posterior, ExactPosterior):

@@ -16,12 +16,9 @@ PRIOR_DEVIATION = 0.5
 
 
 def best_temperature(log_probs: Tensor, labels: Tensor, *, deviation: float | None = None) -> float:
-    """The T at which softmax(log p / T) is most probable for labels that p has not been trained on.
+    """The T at which softmax(log p / T) is most probable for labels ``(m,)`` that p ``(classes, m)`` has not learned.
 
-    Args:
-        log_probs: ``(classes, m)``.
-        labels: Class numbers, ``(m,)``.
-        deviation: Prior deviation of log T, so that a few rows move T little; None for no prior.
+    ``deviation`` is a prior one of log T, so that a few rows move T little; None for no prior.
 
     Example:
         >>> log_probs = torch.tensor([[0.6, 0.6], [0.4, 0.4]]).log()

@@ -15,13 +15,12 @@ from gdkl.gp.labels import (
     ClassLikelihood,
     LabelTargets,
     LeftOut,
-    add_diagonal,
     base_samples,
     class_log_probs,
     label_targets,
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
-from gdkl.gp.rbf import leading_rbf, scaled_rbf, squared_distances
+from gdkl.gp.rbf import squared_distances
 from gdkl.gp.solver import Marginals, Solver, floor_variance
 from gdkl.gp.sparse import InducingPoints, SparsePosterior
 from gdkl.gp.split_posterior import rbf_split_posterior
@@ -42,7 +41,6 @@ __all__ = [
     "Solver",
     "SparsePosterior",
     "Split",
-    "add_diagonal",
     "base_samples",
     "class_log_probs",
     "cluster_centres",
@@ -51,10 +49,8 @@ __all__ = [
     "floor_variance",
     "is_softplus_rbf",
     "label_targets",
-    "leading_rbf",
     "rbf_kernel",
     "rbf_split_posterior",
-    "scaled_rbf",
     "softplus_rbf_kernel",
     "squared_distances",
     "start_kernel",

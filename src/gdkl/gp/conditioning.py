@@ -88,12 +88,8 @@ def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -
 
     One Cholesky factorisation and one triangular solve; the gradient takes one more solve and one product.
 
-    Args:
-        K: K₁₁ with K₁₂ to its right, ``(..., n1, n1 + n2)``: kernel of the observed with observed, then held-out, rows.
-        k22: Prior variances of the held-out rows, ``(..., n2)``.
-        y1: Observed targets, ``(..., n1)``; no gradient flows to them.
-        noise: Noise variances, ``(...)``.
-        name: What the matrix K₁₁ + σ²I is, for numerical errors.
+    K is (K₁₁ K₁₂), ``(..., n1, n1 + n2)``, k₂₂ are the held-out rows' prior variances ``(..., n2)``. No gradient flows
+    to the targets ``(..., n1)``; the noise is ``(...)``. ``name`` says what K₁₁ + σ²I is, for numerical errors.
 
     Example:
         >>> one = torch.ones(1, dtype=torch.float64)
@@ -101,12 +97,14 @@ def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -
         >>> print(round(q.mean.item(), 4), round(q.variance.item(), 4))
         2.0 0.3333
     """
-    batch = torch.broadcast_shapes(K.shape[:-2], y1.shape[:-1], noise.shape)
-    mean, reduction = cast(
-        "tuple[Tensor, Tensor]",
-        _Condition.apply(K.expand(*batch, *K.shape[-2:]), y1.expand(*batch, y1.shape[-1]), noise.expand(batch), name),
-    )
+    mean, reduction = cast("tuple[Tensor, Tensor]", _Condition.apply(*_one_batch(K, y1, noise), name))
     return Marginals(mean, floor_variance(k22 - reduction, k22))
+
+
+def _one_batch(K: Tensor, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Matrices, targets and noise broadcast to the same batch dimensions."""
+    batch = torch.broadcast_shapes(K.shape[:-2], y.shape[:-1], noise.shape)
+    return K.expand(*batch, *K.shape[-2:]), y.expand(*batch, y.shape[-1]), noise.expand(batch)
 
 
 class _EvidenceTerms(Function):
@@ -144,9 +142,5 @@ def evidence_terms(K: Tensor, y: Tensor, noise: Tensor, *, name: str) -> tuple[T
         >>> print(round((fit + complexity).item(), 4))
         0.9189
     """
-    batch = torch.broadcast_shapes(K.shape[:-2], y.shape[:-1], noise.shape)
-    fit, log_root = cast(
-        "tuple[Tensor, Tensor]",
-        _EvidenceTerms.apply(K.expand(*batch, *K.shape[-2:]), y.expand(*batch, y.shape[-1]), noise.expand(batch), name),
-    )
+    fit, log_root = cast("tuple[Tensor, Tensor]", _EvidenceTerms.apply(*_one_batch(K, y, noise), name))
     return fit, log_root + 0.5 * y.shape[-1] * _LOG_2PI

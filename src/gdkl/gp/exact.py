@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -34,13 +35,14 @@ def take_targets(targets: Tensor, index: Tensor) -> Tensor:
     return torch.take_along_dim(targets.expand(*index.shape[:-3], *targets.shape), index, dim=-1)
 
 
+@dataclass(eq=False)
 class ExactPosterior:
     """A Gaussian process conditioned on all of its training rows, ready to predict.
 
     The factor of K + σ²I and the weights α = (K + σ²I)⁻¹y are computed once; predicting touches neither the
     targets nor the network again.
 
-    Args:
+    Attributes:
         kernel: Kernel function over features.
         features: Training features, ``(members, n, p)``.
         noise: Noise variances, ``(members, outputs)``.
@@ -48,12 +50,11 @@ class ExactPosterior:
         weights: α, ``(members, outputs, n)``.
     """
 
-    def __init__(self, kernel: KernelFunction, features: Tensor, noise: Tensor, factor: Tensor, weights: Tensor):
-        self.kernel = kernel
-        self.features = features
-        self.noise = noise
-        self.factor = factor
-        self.weights = weights
+    kernel: KernelFunction
+    features: Tensor
+    noise: Tensor
+    factor: Tensor
+    weights: Tensor
 
     @classmethod
     @torch.no_grad()
@@ -67,15 +68,10 @@ class ExactPosterior:
         row_noise: Tensor | None = None,
         name: str,
     ) -> ExactPosterior:
-        """Condition on training rows.
+        """Condition on training rows: features ``(members, n, p)`` and targets ``(members, outputs, n)``.
 
-        Args:
-            kernel: Kernel function over features.
-            features: ``(members, n, p)``.
-            targets: ``(members, outputs, n)``.
-            noise: Noise variances, ``(members, outputs)``.
-            row_noise: What each target has beside them, shape of the targets: the variances that labels carry.
-            name: What the matrix is, for numerical errors.
+        The noise is ``(members, outputs)``; ``row_noise``, of the targets' shape, is what each target has beside it, as
+        labels do. ``name`` says what the matrix is, for numerical errors.
         """
         K = kernel.gram(features.unsqueeze(-3)).expand(*targets.shape, targets.shape[-1])
         on_diagonal = noise.unsqueeze(-1) if row_noise is None else noise.unsqueeze(-1) + row_noise

@@ -29,9 +29,6 @@ _APART = 1e-2
 def cluster_centres(features: Tensor, count: int, seed: int) -> Tensor:
     """Centres of k-means over each member's features: from ``(members, n, p)`` to ``(members, count, p)``.
 
-    Raises:
-        DataError: If there are more centres than rows.
-
     Example:
         >>> features = torch.tensor([[[0.0], [0.1], [5.0], [5.1]]])
         >>> cluster_centres(features, 2, seed=0).sort(dim=1).values.round(decimals=3).flatten()
@@ -49,25 +46,18 @@ def cluster_centres(features: Tensor, count: int, seed: int) -> Tensor:
         found = torch.as_tensor(fit.cluster_centers_, dtype=torch.float64)
         spread = one.std(dim=0, correction=0)
         shift = torch.randn(found.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        centres.append(torch.where(_repeated(found)[:, None], found + _APART * spread * shift, found))
+        # Equal to an earlier one.
+        near = squared_distances(found) <= 1e-20 * found.square().sum(dim=-1, keepdim=True)
+        repeated = near.tril(diagonal=-1).any(dim=-1, keepdim=True)
+        centres.append(torch.where(repeated, found + _APART * spread * shift, found))
     return torch.stack(centres).to(features)
-
-
-def _repeated(rows: Tensor) -> Tensor:
-    """Which rows equal an earlier one."""
-    distances = squared_distances(rows)
-    equal = distances <= 1e-20 * rows.square().sum(dim=-1, keepdim=True)
-    return equal.tril(diagonal=-1).any(dim=-1)
 
 
 @torch.no_grad()
 def start_kernel(kernel: GPyTorchKernel, features: Tensor, output_scale: float | Tensor) -> None:
     """Give the default kernel first values: the mean distance of two rows, an output scale. Others keep theirs.
 
-    Args:
-        kernel: Kernel over features.
-        features: ``(members, n, p)``.
-        output_scale: Prior variance of the latent functions, one for all or one per member and output.
+    Features are ``(members, n, p)``; the output scale is one for all or one per member and output.
     """
     inner = kernel.kernel
     if not isinstance(inner, ScaleKernel) or not isinstance(inner.base_kernel, RBFKernel):

@@ -62,18 +62,10 @@ def label_targets(
     return LabelTargets(alpha.log() - 0.5 * noise, noise)
 
 
-def add_diagonal(K: Tensor, diagonal: Tensor) -> Tensor:
-    """K + diag(d), with gradients to K: each row's own noise beside the one that all rows share."""
-    return K + torch.diag_embed(diagonal)
-
-
 class LeftOut(NamedTuple):
-    """Beliefs about each training row given the labels of all others.
+    """Latent marginals ``(members, classes, n)`` of each training row given the labels of all others.
 
-    Attributes:
-        latents: Marginals of the latent functions, ``(members, classes, n)``.
-        noise: Learned noise, ``(members, classes)``.
-        labels: The class numbers that came true, ``(members, n)``.
+    With them the learned noise, ``(members, classes)``, and the class numbers that came true, ``(members, n)``.
     """
 
     latents: Marginals
@@ -104,15 +96,10 @@ def base_samples(count: int, n_classes: int, seed: int) -> Tensor:
 def class_log_probs(latents: Marginals, likelihood: ClassLikelihood, noise: Tensor, base: Tensor) -> Tensor:
     """Log probability of each class, ``(members, classes, m)``; each row's depend on that row alone.
 
-    Dirichlet: log mean_s softmax(μ + σ·ε_s) over base samples ε that all rows share. Gaussian: the density of each
-    class's target vector t_c ∈ {±1}^C under N(μ, v), v the variance with noise, normalised over the classes; what
-    differs between two classes is 2μ_c / v_c, so the probabilities are softmax(2μ / v).
-
-    Args:
-        latents: Means and variances of the latent functions, ``(members, classes, m)``.
-        likelihood: Which way.
-        noise: Learned noise, ``(members, classes)``.
-        base: ``(samples, classes)``, for the Dirichlet way.
+    Dirichlet: log mean_s softmax(μ + σ·ε_s) over base samples ε ``(samples, classes)`` that all rows share. Gaussian:
+    the density of each class's target vector t_c ∈ {±1}^C under N(μ, v), v the variance with the learned noise
+    ``(members, classes)``, normalised over the classes; what differs between two classes is 2μ_c / v_c, so the
+    probabilities are softmax(2μ / v).
     """
     mean, variance = latents
     if likelihood is ClassLikelihood.GAUSSIAN:

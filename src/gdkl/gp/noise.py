@@ -18,12 +18,9 @@ NOISE_START = math.exp(-4.05)
 
 
 class Noise(nn.Module):
-    """Noise variances with a floor, one a batch entry: ``floor + softplus(raw)``.
+    """Noise variances with a floor, ``floor + softplus(raw)``, one per entry of the batch shape.
 
-    Args:
-        batch_shape: Shape of the variances, ``(members, outputs)`` in training.
-        start: Initial variance, one for all entries or one each.
-        floor: Smallest variance that can be reached.
+    They start at one value for all entries or one each.
 
     Example:
         >>> Noise((1, 2), start=0.5)().round(decimals=4)

@@ -64,13 +64,7 @@ def squared_distances(x1: Tensor, x2: Tensor | None = None) -> Tensor:
 
 
 class RBFBlock(NamedTuple):
-    """Kernel of some rows b with rows a, and the extended rows that its gradient needs.
-
-    Attributes:
-        K: s·exp(−|a − b|² / 2ℓ²), ``(..., n1, n)``.
-        first: The rows b, ``(..., n1, d + 2)``.
-        rows: The rows a, ``(..., n, d + 2)``.
-    """
+    """Kernel K ``(..., n1, n)`` of rows b with rows a, and these rows extended: ``first`` are b, ``rows`` are a."""
 
     K: Tensor
     first: Tensor
@@ -80,15 +74,12 @@ class RBFBlock(NamedTuple):
 def rbf_block(
     x: Tensor, first: int | Tensor, lengthscale: Tensor, scale: Tensor, *, symmetric: bool = False
 ) -> RBFBlock:
-    """The kernel of some rows with all rows; its diagonal is exactly ``scale`` where b are rows of x. No gradients.
+    """The kernel s·exp(−|a − b|² / 2ℓ²) of rows b with rows a; its diagonal is exactly s where b are rows of x.
 
-    Args:
-        x: Rows a, ``(..., n, d)``.
-        first: The rows b, ``(..., n1, d)``; or how many of the leading rows of x they are. The centre is theirs: they
-            are the training rows wherever new rows are predicted, and a prediction must not depend on its batch.
-        lengthscale: ``(..., 1, 1)``.
-        scale: ``(...)``.
-        symmetric: Whether b are all rows of x and the result is to be exactly symmetric.
+    Shapes: rows a ``(..., n, d)``, lengthscale ``(..., 1, 1)``, scale ``(...)``. The rows b are ``first``, ``(..., n1,
+    d)``, or so many of the leading rows of x. The centre is theirs: they are the training rows wherever new rows are
+    predicted, and a prediction must not depend on its batch. ``symmetric`` is for b that are all rows of x and a result
+    that is to be exactly so. No gradients.
 
     Example:
         >>> rbf_block(torch.tensor([[0.0], [2.0]]), 1, torch.ones(1, 1), torch.tensor(3.0)).K.round(decimals=4)
@@ -185,7 +176,6 @@ def leading_rbf(x: Tensor, count: int, lengthscale: Tensor, scale: Tensor) -> Te
     """Kernel of the first ``count`` rows with all of them, ``(..., count, n)``, the diagonal exactly ``scale``.
 
     This is what a training step needs: the first rows are those observed, so K₁₁ and K₁₂ lie beside each other.
-    Arguments as for `scaled_rbf`.
 
     Example:
         >>> leading_rbf(torch.zeros(3, 1), 2, torch.ones(1, 1), torch.tensor(4.0)).shape

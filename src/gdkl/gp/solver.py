@@ -52,14 +52,14 @@ class Solver:
 
     @classmethod
     def of(cls, K: Tensor, noise: Tensor, *, name: str, checked: bool = True) -> Solver:
-        """Factorise K + diag(noise).
+        """Factorise K + diag(noise), K ``(..., n, n)``; the batch of the noise broadcasts with that of K.
 
         Args:
-            K: Symmetric, ``(..., n, n)``; left as it is.
-            noise: Variances ``(..., n)``, or ``(..., 1)`` for all rows alike. Its batch broadcasts with that of K.
+            K: Symmetric; left as it is.
+            noise: Variances ``(..., n)``, or ``(..., 1)`` for all rows alike.
             name: What the matrix is, for numerical errors.
-            checked: False leaves out the check of a factorisation on a GPU, for which every step would have to wait:
-                what fails there is NaN, and stops the training loop.
+            checked: Whether failures raise on a GPU too, for which the CPU would have to wait: what fails there
+                unchecked is NaN, and stops the training loop.
         """
         batch = torch.broadcast_shapes(K.shape[:-2], noise.shape[:-1])
         C = K.expand(*batch, *K.shape[-2:]).clone(memory_format=torch.contiguous_format)
@@ -95,13 +95,7 @@ class Solver:
         return (v.mT @ A).squeeze(-3 if several else -2), A.square().sum(dim=-2), A, v
 
     def marginals(self, K12: Tensor, k22: Tensor, y: Tensor) -> Marginals:
-        """Latent marginals at new rows, without noise.
-
-        Args:
-            K12: Covariances of the observed with the new rows, ``(..., n, m)``.
-            k22: Prior variances of the new rows, ``(..., m)``.
-            y: Targets of the observed rows, ``(..., n)``.
-        """
+        """Latent marginals at new rows, without noise, given K₁₂ ``(..., n, m)`` and prior variances ``(..., m)``."""
         mean, reduction, *_ = self.project(K12, y)
         return Marginals(mean, floor_variance(k22 - reduction, k22).expand_as(mean))
 
@@ -109,11 +103,8 @@ class Solver:
         """Mean and variance of each target given all others, noise included, for the price of one inverse.
 
         A target that is left out has mean y − α / diag(C⁻¹) and variance 1 / diag(C⁻¹); a group g of them that are left
-        out together has mean y_g − Σα_g and covariance Σ = [C⁻¹]_gg⁻¹.
-
-        Args:
-            y: Targets, ``(..., n)``.
-            groups: Number of the group that each row is left out with, ``(n,)``; None to leave out one at a time.
+        out together has mean y_g − Σα_g and covariance Σ = [C⁻¹]_gg⁻¹. ``groups``, ``(n,)``, numbers the group that
+        each row is left out with; None to leave out one at a time.
         """
         inverse, alpha = self.inverse(), self.weights(y)
         variance = inverse.diagonal(dim1=-2, dim2=-1).reciprocal().expand_as(y).clone()

@@ -12,6 +12,7 @@ prediction.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -19,20 +20,19 @@ from torch import Tensor, nn
 
 from gdkl.gp.kernels import GPyTorchKernel, KernelFunction
 from gdkl.gp.solver import Marginals, Solver, floor_variance
-from gdkl.numerics import DataError, cholesky
-
-_MATRIX_NAME = "the kernel matrix of the inducing points"
+from gdkl.numerics import DataError
 
 #: Added to the diagonal of K_zz, as a part of its mean: neighbouring inducing points are nearly one function value.
 RELATIVE_JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
 
 
+@dataclass(eq=False)
 class SparsePosterior:
     """A Gaussian process seen through inducing points, ready to predict; gradients flow where its parts have them.
 
     Features of a network in lower precision are taken into that of the algebra.
 
-    Args:
+    Attributes:
         kernel: Kernel function over features.
         features: Inducing locations, ``(members, m, p)``.
         noise: Noise variances, ``(members, outputs)``.
@@ -40,28 +40,23 @@ class SparsePosterior:
         reduction: C, ``(members, outputs, m, m)``.
     """
 
-    def __init__(self, kernel: KernelFunction, features: Tensor, noise: Tensor, weights: Tensor, reduction: Tensor):
-        self.kernel = kernel
-        self.features = features
-        self.noise = noise
-        self.weights = weights
-        self.reduction = reduction
+    kernel: KernelFunction
+    features: Tensor
+    noise: Tensor
+    weights: Tensor
+    reduction: Tensor
 
     def marginals(self, features: Tensor) -> Marginals:
         """Latent marginals at features ``(members, n, p)``: shape ``(members, outputs, n)`` each."""
-        features = features.to(self.features)
-        cross = self._cross(features)
-        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
-        prior = self.kernel.diagonal(features.unsqueeze(-3)).expand(mean.shape)
+        rows, cross, mean = self._project(features)
+        prior = self.kernel.diagonal(rows).expand(mean.shape)
         variance = prior - torch.linalg.vecdot(cross @ self.reduction, cross)
         return Marginals(mean, floor_variance(variance, prior))
 
     def covariance(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Latent mean ``(members, outputs, n)`` and full covariance ``(members, outputs, n, n)``."""
-        features = features.to(self.features)
-        cross = self._cross(features)
-        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
-        covariance = self.kernel.gram(features.unsqueeze(-3)) - cross @ self.reduction @ cross.mT
+        rows, cross, mean = self._project(features)
+        covariance = self.kernel.gram(rows) - cross @ self.reduction @ cross.mT
         return mean, 0.5 * (covariance + covariance.mT)
 
     def detach(self) -> SparsePosterior:
@@ -71,19 +66,19 @@ class SparsePosterior:
             self.kernel, *(part.detach().clone(memory_format=torch.contiguous_format) for part in parts)
         )
 
-    def _cross(self, features: Tensor) -> Tensor:
-        cross = self.kernel.cross(features.unsqueeze(-3), self.features.unsqueeze(-3))
-        return cross.expand(*self.weights.shape[:-1], *cross.shape[-2:])
+    def _project(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features as the kernel takes them, their covariances with the inducing points, and means."""
+        rows = features.to(self.features).unsqueeze(-3)
+        cross = self.kernel.cross(rows, self.features.unsqueeze(-3))
+        cross = cross.expand(*self.weights.shape[:-1], *cross.shape[-2:])
+        return rows, cross, (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
 
 
 class InducingPoints(nn.Module):
     """Inducing locations and a whitened variational Gaussian over their function values; all of it is learned.
 
-    q(v) starts at its prior N(0, I): before training the model believes what the kernel believes.
-
-    Args:
-        locations: Where they start, in feature space, shape ``(members, m, p)``.
-        outputs: Number of latent functions, each with a Gaussian of its own over the shared locations.
+    Locations ``(members, m, p)`` in feature space are shared by the outputs, each of which has its own Gaussian. q(v)
+    starts at its prior N(0, I): before training the model believes what the kernel believes.
 
     Example:
         >>> points = InducingPoints(torch.randn(1, 5, 2, dtype=torch.float64), outputs=3)
@@ -108,15 +103,14 @@ class InducingPoints(nn.Module):
 
     def posterior(self, kernel: GPyTorchKernel, noise: Tensor) -> SparsePosterior:
         """What the model believes now, with gradients to locations, Gaussian, kernel and noise."""
-        inverse = inverse_factor(kernel, self.locations).expand(self.raw_factor.shape)
+        K = kernel.gram(self.locations.unsqueeze(-3))
+        jitter = RELATIVE_JITTER[K.dtype] * K.detach().diagonal(dim1=-2, dim2=-1).mean(dim=-1, keepdim=True)
+        # Under autograd: K_zz has few rows.
+        solver = Solver.of(K, jitter, name="the kernel matrix of the inducing points", checked=False).prepared()
+        inverse = cast(Tensor, solver.L_inverse).expand(self.raw_factor.shape)
         seen = self.factor.mT @ inverse
-        return SparsePosterior(
-            kernel,
-            self.locations,
-            noise,
-            (inverse.mT @ self.mean.unsqueeze(-1)).squeeze(-1),
-            inverse.mT @ inverse - seen.mT @ seen,
-        )
+        weights = (inverse.mT @ self.mean.unsqueeze(-1)).squeeze(-1)
+        return SparsePosterior(kernel, self.locations, noise, weights, inverse.mT @ inverse - seen.mT @ seen)
 
     def kl(self) -> Tensor:
         """KL(q(v) ‖ N(0, I)), which is KL(q(u) ‖ p(u)), shape ``(members, outputs)``."""
@@ -124,27 +118,3 @@ class InducingPoints(nn.Module):
         log_root = factor.diagonal(dim1=-2, dim2=-1).abs().log().sum(dim=-1)
         squares = self.mean.square().sum(dim=-1) + factor.square().sum(dim=(-2, -1))
         return 0.5 * (squares - self.mean.shape[-1]) - log_root
-
-    @torch.no_grad()
-    def set_optimal(self, kernel: GPyTorchKernel, features: Tensor, targets: Tensor, noise: Tensor) -> None:
-        """The q(v) that maximises the evidence bound of Gaussian targets, in closed form (Titsias, 2009).
-
-        With A = L⁻¹K_zx and Λ = I + AAᵀ/σ² it is N(Λ⁻¹Ay/σ², Λ⁻¹). Shapes: features ``(members, n, p)``, targets
-        ``(members, outputs, n)``, noise ``(members, outputs)``.
-        """
-        inverse = inverse_factor(kernel, self.locations)
-        A = inverse @ kernel.cross(features.unsqueeze(-3), self.locations.unsqueeze(-3)).mT
-        variance = noise[..., None, None]
-        precision = Solver.of(A @ A.mT / variance, torch.ones_like(noise).unsqueeze(-1), name="the precision of q(u)")
-        self.mean.copy_(precision.weights((A @ targets.unsqueeze(-1) / variance).squeeze(-1)))
-        # Λ⁻¹ = R⁻ᵀR⁻¹; its own lower factor is needed, R⁻ᵀ is an upper one.
-        self.raw_factor.copy_(cholesky(precision.inverse(), name="the covariance of q(u)"))
-
-
-def inverse_factor(kernel: GPyTorchKernel, locations: Tensor) -> Tensor:
-    """L⁻¹ of K_zz = LLᵀ with its jitter, shape ``(members, outputs, m, m)``."""
-    K = kernel.gram(locations.unsqueeze(-3))
-    jitter = RELATIVE_JITTER[K.dtype] * K.detach().diagonal(dim1=-2, dim2=-1).mean(dim=-1, keepdim=True)
-    # Under autograd: K_zz has few rows.
-    inverse = Solver.of(K, jitter, name=_MATRIX_NAME, checked=False).prepared().L_inverse
-    return cast(Tensor, inverse)

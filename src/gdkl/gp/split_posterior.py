@@ -55,13 +55,8 @@ def rbf_split_posterior(
 ) -> Marginals:
     """Latent marginals ``(members, outputs, n2)`` of the later rows given noisy targets of the first ones.
 
-    Args:
-        x: Features, the observed rows first, ``(members, 1, n1 + n2, p)``.
-        y1: Observed targets, ``(members, outputs, n1)``; no gradient flows to them.
-        lengthscale: ``(members, outputs, 1, 1)``.
-        scale: Output scale, ``(members, outputs)``.
-        noise: Noise variances, ``(members, outputs)``.
-        name: What the matrix K₁₁ + σ²I is, for numerical errors.
+    Features are ``(members, 1, n1 + n2, p)``, targets ``(members, outputs, n1)`` without a gradient to them, the
+    lengthscale ``(members, outputs, 1, 1)``, scale and noise ``(members, outputs)``; ``name`` is for numerical errors.
 
     Example:
         >>> x, one = torch.zeros(1, 1, 2, 3, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)

@@ -42,7 +42,5 @@ def two_contexts(n: int, size: int, seed: int) -> list[tuple[Tensor, Tensor]]:
     given_first = torch.zeros(n, dtype=torch.bool)
     given_first[order[2 * size :: 2]] = True
     given_first[contexts[1]] = True
-    chosen = given_first, ~given_first
-    return [
-        (context.sort().values, torch.nonzero(rows).squeeze(-1)) for context, rows in zip(contexts, chosen, strict=True)
-    ]
+    others = (torch.nonzero(rows).squeeze(-1) for rows in (given_first, ~given_first))
+    return [(context.sort().values, rows) for context, rows in zip(contexts, others, strict=True)]

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gdkl.numerics import DataError
-
 _LOG_2PI = math.log(2 * math.pi)
 
 #: Rows that the fit takes at most: two numbers need no more, and its cost grows with n³.
@@ -23,9 +21,7 @@ _MOST_ROWS = 4000
 #: Where log r is sought: signal-to-noise ratios that no data set leaves.
 _LOG_RATIO_RANGE = (math.log(1e-12), math.log(1e8))
 #: Candidates of the first grid, which finds basins, and of each finer one, which narrows a basin sixteenfold.
-_COARSE = 97
-_FINE = 33
-_REFINEMENTS = 6
+_COARSE, _FINE, _REFINEMENTS = 97, 33, 6
 #: Basins that are followed to their bottoms: the first grid may see the deeper of two from too far.
 _BASINS = 3
 
@@ -40,16 +36,12 @@ class EvidenceFit(NamedTuple):
 
 @torch.no_grad()
 def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> EvidenceFit:
-    """Maximise the evidence over output scale and noise.
+    """Maximise the evidence over output scale and noise, this not below its floor.
 
     A grid over log r finds the basins (the evidence may have two: "all signal" and "all noise"), then grids
     a few cells wide, each inside the last, close in on their bottoms. After six the brackets are narrower than
     1e-7, where the evidence itself is flat to rounding: converged, with a fixed amount of work. The deepest counts.
-
-    Args:
-        gram: Symmetric positive semi-definite, ``(members, n, n)``.
-        targets: ``(members, outputs, n)``.
-        noise_floor: Smallest noise variance allowed.
+    Gram matrices are ``(members, n, n)``, targets ``(members, outputs, n)``.
 
     Example:
         >>> gram = torch.eye(4, dtype=torch.float64).expand(1, 4, 4)
@@ -57,13 +49,11 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
         >>> bool((fit.scale + fit.noise).sub(1).abs() < 1e-6)
         True
     """
-    if not bool(torch.isfinite(gram).all()):
-        raise DataError("the guide's kernel is not finite on the training rows: check the inputs or the kernel.")
     n = gram.shape[-1]
     if n > _MOST_ROWS:
         # Drawn at random but always the same ones.
-        chosen = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:_MOST_ROWS].sort().values
-        chosen = chosen.to(gram.device)
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+        chosen = order[:_MOST_ROWS].sort().values.to(gram.device)
         gram = gram.index_select(-2, chosen).index_select(-1, chosen)
         targets = targets.index_select(-1, chosen)
     eigenvalues, Q = torch.linalg.eigh(gram)
@@ -87,8 +77,7 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
     values, scales = _profile(best, eigenvalues, z_squared, noise_floor)
     deepest = values.argmin(dim=0, keepdim=True)
     best, value, scale = (found.gather(0, deepest).squeeze(0) for found in (best, values, scales))
-    noise = (scale * best.exp()).clamp_min(noise_floor)
-    return EvidenceFit(scale, noise, -value)
+    return EvidenceFit(scale, (scale * best.exp()).clamp_min(noise_floor), -value)
 
 
 def _bottoms(values: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Evidence prefers output scales at which a guide is far too unsure of labels, and a student follows its guide. So a
 classifier's guide is scored by the probability of the labels of one random half given those of the other: the scale
 with the best score over several splits is the one that the student is guided by. Held-out labels also decide how much
-of the labels' own variances a prediction carries. docs/method.md has the measurements behind this.
+of the labels' own variances a prediction carries. The measurements are in docs/results/negative.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gdkl.gp import (
     take_targets,
 )
 from gdkl.guide.evidence import fit_by_evidence
-from gdkl.guide.grams import checked_normaliser, normalised_gram
+from gdkl.guide.grams import normalised_gram
 from gdkl.guide.guide import MATRIX_NAME, Guide
 from gdkl.numerics import limit_threads
 
@@ -59,47 +59,14 @@ def subset_size(n: int) -> int:
 
 @torch.no_grad()
 def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_floor: float = NOISE_FLOOR) -> Guide:
-    """Compute the Gram once, normalise it and fit output scale and noise by evidence.
+    """Compute the Gram of rows ``(members, n, d)`` once, normalise it and fit output scale and noise by evidence.
 
-    Args:
-        kernel: Kernel function of the guide.
-        rows: Training inputs, ``(members, n, d)``.
-        targets: Training targets, ``(members, outputs, n)``.
-        noise_floor: Smallest noise variance allowed.
+    Targets are ``(members, outputs, n)``.
     """
     with limit_threads(rows.shape[1]):
         gram, normaliser = normalised_gram(kernel, rows.to(targets.dtype), targets.dtype, copies=4)
         fit = fit_by_evidence(gram, targets, noise_floor)
     return Guide(kernel, normaliser, fit.scale, fit.noise, gram, targets, fit.log_evidence, fit.scale)
-
-
-@torch.no_grad()
-def fixed_class_guide(
-    kernel: KernelFunction,
-    rows: Tensor,
-    n_classes: int,
-    scale: float,
-    *,
-    likelihood: ClassLikelihood = ClassLikelihood.DIRICHLET,
-    noise: float = NOISE_START,
-    label_noise: bool = False,
-) -> Guide:
-    """A guide of mini-batches of labelled rows with a given scale, over the mean variance of a subset of the rows.
-
-    Args:
-        kernel: Kernel function of the guide.
-        rows: The subset's inputs, ``(n, d)``.
-        n_classes: Number of classes.
-        scale: Output scale over the normalised Gram.
-        likelihood: How labels become targets.
-        noise: Noise variance beside that of the labels.
-        label_noise: See `Guide.for_batches`.
-    """
-    normaliser = checked_normaliser(kernel.diagonal(rows).double()[None])
-    own, fixed = (torch.full_like(normaliser, value)[:, None] for value in (scale, noise))
-    nothing = own.new_zeros(1, n_classes, 0)
-    guide = Guide(kernel, normaliser, own, fixed, own.new_zeros(1, 0, 0), nothing, own, own, likelihood)
-    return guide.for_batches(label_noise=label_noise)
 
 
 @torch.no_grad()
@@ -114,17 +81,10 @@ def fit_class_guide(
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
 ) -> Guide:
-    """Compute the Gram once, normalise it and choose scale and noise, which all classes share.
+    """Compute the Gram of rows ``(members, n, d)`` once, normalise it and choose scale and noise for all classes.
 
-    Args:
-        kernel: Kernel function of the guide.
-        rows: Training inputs, ``(members, n, d)``.
-        labels: Class numbers, ``(members, n)``.
-        n_classes: Number of classes.
-        likelihood: How labels become targets. As regression, scale and noise are those of the largest evidence.
-        scale: Output scale that the student sees; None to have it chosen.
-        seed: Of the random halvings.
-        dtype: Precision of the algebra.
+    Labels are class numbers ``(members, n)``. As regression, scale and noise are those of the largest evidence. A given
+    scale is the one that the student sees; ``seed`` draws the random halvings.
     """
     gram, normaliser = normalised_gram(kernel, rows, dtype, copies=6)
     targets = label_targets(labels, n_classes, likelihood, dtype)
@@ -147,7 +107,6 @@ def fit_class_guide(
     whole = own[0].unsqueeze(-1)
     chosen = torch.where(score.amax(dim=0) > (1 - _CLEARLY) * score[0], score.argmax(dim=0), 0)[None]
     own, score, accuracy = (values.gather(0, chosen).mT for values in (own, score, accuracy))
-    curve = zip(grid.mean(dim=0).tolist(), log_likelihoods[0].mean(dim=0).tolist(), strict=True)
     return Guide(
         kernel,
         normaliser,
@@ -162,7 +121,6 @@ def fit_class_guide(
         label_noise=targets.noise,
         label_noise_factor=torch.tensor(factors).to(gram)[chosen[0]],
         accuracy=accuracy,
-        curve=dict(curve),
     )
 
 
@@ -197,8 +155,7 @@ def try_scales(
             log_probs = class_log_probs(Marginals(mean, scale * variance), likelihood, noise[:, None], base)
             scores[0, :, index] += log_probs.gather(-2, y2.unsqueeze(-2)).mean(dim=(-2, -1))
             scores[1, :, index] += (log_probs.argmax(dim=-2) == y2).to(gram).mean(dim=-1)
-    log_likelihood, accuracy = scores / _SPLITS
-    return log_likelihood, accuracy
+    return scores[0] / _SPLITS, scores[1] / _SPLITS
 
 
 def _halves(labels: Tensor, generator: torch.Generator) -> Split:

@@ -1,8 +1,8 @@
-"""Where the guide's covariances come from: a fixed matrix of all rows, or what a mini-batch needs of it."""
+"""The guide's Gram matrices: normalised ones of all rows, and stored ones of which a mini-batch needs a part."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +12,8 @@ from gdkl.gp import KernelFunction
 from gdkl.numerics import DataError, OptionError, require_memory, tensor_bytes
 
 
-class GramSource(Protocol):
-    """Where the guide's covariances of a mini-batch come from."""
-
-    def gram(self, rows: Tensor, index: Tensor | None) -> Tensor:
-        """Covariances ``(b, b)`` of rows ``(b, d)``, whose positions in the training set are ``index`` if known."""
-        ...
-
-
 class PrecomputedGram:
-    """Covariances picked from the Gram matrix ``(n, n)`` of all training rows.
+    """Covariances of a mini-batch picked from the Gram matrix ``(n, n)`` of all training rows.
 
     It is a tensor, an array, or a memory-mapped one, of which only what a batch needs is read.
 
@@ -38,7 +30,7 @@ class PrecomputedGram:
         self.matrix = matrix
 
     def gram(self, rows: Tensor, index: Tensor | None) -> Tensor:
-        """Pick the rows and columns of the batch."""
+        """Covariances ``(b, b)`` of rows ``(b, d)`` at positions ``index`` of the training set."""
         if index is None:
             raise OptionError("a precomputed Gram matrix needs rows with known positions: compute the guide online.")
         if isinstance(self.matrix, Tensor):
@@ -63,16 +55,10 @@ def normalised_gram(kernel: KernelFunction, rows: Tensor, dtype: torch.dtype, co
         device=rows.device,
     )
     gram = kernel.gram(rows).to(dtype)
-    normaliser = checked_normaliser(gram.diagonal(dim1=-2, dim2=-1))
+    normaliser = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    if not bool((normaliser > 0).all()) or not bool(torch.isfinite(normaliser).all()):
+        raise DataError("the guide's kernel has no positive finite variance on the training rows.")
     gram /= normaliser[..., None, None]
     if not bool(torch.isfinite(gram).all()):
         raise DataError("the guide's kernel is not finite on the training rows: check the inputs or the kernel.")
     return gram, normaliser
-
-
-def checked_normaliser(variances: Tensor) -> Tensor:
-    """Mean of variances ``(..., n)``, which must be positive and finite."""
-    normaliser = variances.mean(dim=-1)
-    if not bool((normaliser > 0).all()) or not bool(torch.isfinite(normaliser).all()):
-        raise DataError("the guide's kernel has no positive finite variance on the training rows.")
-    return normaliser

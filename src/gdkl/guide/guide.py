@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +23,7 @@ from gdkl.gp import (
     label_targets,
 )
 from gdkl.guide.context import context_size, two_contexts
-from gdkl.guide.grams import GramSource, normalised_gram
+from gdkl.guide.grams import PrecomputedGram, normalised_gram
 from gdkl.infinite import unchecked
 from gdkl.numerics import DataError, OptionError, chunk_slices, require_memory, rows_per_chunk, tensor_bytes, thread_map
 
@@ -59,7 +59,6 @@ class Guide:
         label_noise_factor: ``(members,)``.
         batch_label_noise: Whether `batch_posterior` carries the labels' variances.
         accuracy: Part of held-out labels that the guide alone gets right, ``(members, 1)``.
-        curve: Mean log probability of held-out labels by output scale.
         symmetric_splits: Whether `posterior` holds out each half of a split in turn.
         source: Where covariances of a batch come from; None to evaluate the kernel.
         table: Precomputed marginals on all rows, ``(outputs, rows)``.
@@ -78,9 +77,8 @@ class Guide:
     label_noise_factor: Tensor = field(default_factory=lambda: torch.ones(1))
     batch_label_noise: bool = False
     accuracy: Tensor = field(default_factory=lambda: torch.full((1, 1), torch.nan))
-    curve: Mapping[float, float] = field(default_factory=dict[float, float])
     symmetric_splits: bool = False
-    source: GramSource | None = None
+    source: PrecomputedGram | None = None
     table: Marginals | None = None
 
     @property
@@ -92,21 +90,14 @@ class Guide:
     def posterior(self, split: Split) -> Marginals:
         """Latent marginals p(f | x, D1) on the held-out rows of one split per member, or of many.
 
-        With symmetric splits those of the observed rows given the held-out ones follow.
-
-        Args:
-            split: Indices ``(..., members, n1)`` and ``(..., members, n2)``. There may be several times as many members
-                as the guide has.
-
-        Returns:
-            Means and variances, ``(..., members, outputs, n2)``.
+        With symmetric splits those of the observed rows given the held-out ones follow. From indices ``(..., members,
+        n1)`` and ``(..., members, n2)`` to ``(..., members, outputs, n2)``; members may repeat the guide's.
         """
         ways = [split, Split(split.held_out, split.observed)] if self.symmetric_splits else [split]
         found = [self._one_way(way) for way in ways]
         return Marginals(*(torch.cat(values, dim=-1) for values in zip(*found, strict=True)))
 
     def _one_way(self, split: Split) -> Marginals:
-        """Marginals on the held-out rows alone."""
         observed, held_out = (index.flatten(0, -2) for index in split)
         member = torch.arange(len(observed), device=observed.device) % len(self.gram)
 
@@ -138,15 +129,9 @@ class Guide:
         *,
         checked: bool = True,
     ) -> Marginals:
-        """Marginals ``(k, outputs, n2)`` of k splits of rows with these Gram matrices and targets.
+        """Marginals ``(k, outputs, n2)`` of k splits, ``member`` saying whose rows each is of.
 
-        Args:
-            gram: Normalised, ``(members, n, n)``.
-            targets: ``(members, outputs, n)``.
-            split: Indices ``(k, n1)`` and ``(k, n2)``.
-            member: Whose rows each split is of, ``(k,)``.
-            label_noise: Variances of the targets beside the guide's noise, of their shape.
-            checked: See `Solver.of`.
+        Normalised Gram matrices are ``(members, n, n)``, targets and the variances of labels ``(members, outputs, n)``.
         """
         n1, order = split.observed.shape[-1], torch.cat(split, dim=-1)
         # Whole rows first, then columns: twice as fast as entry by entry.
@@ -177,10 +162,8 @@ class Guide:
     def left_out_errors(self, groups: Tensor | None = None) -> Tensor:
         """What each training target has beyond its prediction from all others, ``(members, outputs, n)``.
 
-        The hyperparameters were fitted to all rows; two numbers do not make that too good to be true.
-
-        Args:
-            groups: Number of the group that each row is left out with, ``(n,)``; None to leave out one at a time.
+        The hyperparameters were fitted to all rows; two numbers do not make that too good to be true. ``groups`` as for
+        `Solver.left_out`.
         """
         return self.targets - self._alone().left_out(self.targets, groups).mean
 
@@ -221,9 +204,7 @@ class Guide:
     def for_batches(self, *, label_noise: bool = False) -> Guide:
         """The same hyperparameters without the rows that they were chosen on: for `batch_posterior`.
 
-        Args:
-            label_noise: Whether labels of a half carry their own variances. Without, one factorisation serves all
-                classes.
+        Without ``label_noise``, the labels' own variances, one factorisation serves all classes.
         """
         return replace(
             self,
@@ -243,16 +224,11 @@ class Guide:
     def batch_posterior(
         self, rows: Tensor, targets: Tensor, index: Tensor | None = None, dtype: torch.dtype = torch.float64
     ) -> Marginals:
-        """Latent marginals of each half of a batch given the other, or as they were precomputed.
+        """Latent marginals ``(1, outputs, b)`` of each half of a batch given the other, or as they were precomputed.
 
-        Args:
-            rows: ``(b, d)``, b even: the first half and the second.
-            targets: Targets ``(outputs, b)`` in the precision of the algebra, or class numbers ``(b,)``.
-            index: Positions of the rows in the training set, for what was precomputed.
-            dtype: Precision of the algebra for class numbers.
-
-        Returns:
-            Means and variances ``(1, outputs, b)``.
+        From rows ``(b, d)``, the first half and the second, with targets ``(outputs, b)`` in the precision of the
+        algebra or class numbers ``(b,)``, which have that of ``dtype``. What was precomputed is found by the positions
+        of the rows in the training set, ``index``.
         """
         if self.table is not None:
             if index is None:
@@ -264,25 +240,18 @@ class Guide:
         if b < 2 or b % 2:
             raise DataError(f"a batch is split into two equal halves: it needs an even number of rows; got {b}.")
         values, own = self.read_targets(targets, dtype)
-        gram = self._batch_gram(rows, index).to(values) / self.normaliser.to(values)
+        if self.source is not None:
+            gram = self.source.gram(rows, index)
+        else:
+            # On a GPU without a look at the values, which every step would have to wait for.
+            with unchecked() if rows.is_cuda else nullcontext():
+                gram = self.kernel.gram(rows)
+        gram = gram.to(values) / self.normaliser.to(values)
         halves = torch.arange(b, device=gram.device).unflatten(0, (2, -1))
         # The first half is held out first.
-        p = self._split_marginals(
-            gram[None],
-            values[None],
-            Split(halves.flip(0), halves),
-            halves.new_zeros(2),
-            own[None] if self.batch_label_noise else None,
-            checked=False,
-        )
+        split, noise = Split(halves.flip(0), halves), own[None] if self.batch_label_noise else None
+        p = self._split_marginals(gram[None], values[None], split, halves.new_zeros(2), noise, checked=False)
         return Marginals(*(torch.cat(tuple(value), dim=-1)[None] for value in p))
-
-    def _batch_gram(self, rows: Tensor, index: Tensor | None) -> Tensor:
-        if self.source is not None:
-            return self.source.gram(rows, index)
-        # On a GPU without a look at the values, which every step would have to wait for.
-        with unchecked() if rows.is_cuda else nullcontext():
-            return self.kernel.gram(rows)
 
     @torch.no_grad()
     def precompute_marginals(
@@ -297,11 +266,8 @@ class Guide:
         The labels of a context carry their own variances. Without them thousands of rows make a guide sure of what
         single labels say where classes overlap, too.
 
-        Args:
-            take: From positions to rows ``(k, d)``, and to targets ``(outputs, k)`` or class numbers ``(k,)``.
-            n: Number of training rows.
-            seed: Of the contexts.
-            dtype: Precision of the algebra for class numbers.
+        ``take`` gives the rows ``(k, d)`` at some of n positions, and their targets ``(outputs, k)`` or class numbers
+        ``(k,)``; ``dtype`` is the precision of the algebra for class numbers.
         """
         if n < 1:
             raise OptionError("there are no rows to compute marginals of.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import gpytorch
@@ -20,44 +21,36 @@ GuideKernel: TypeAlias = "InfiniteNetwork | gpytorch.kernels.Kernel | Callable[[
 _DIAGONAL_CHUNK = 256
 
 
+@dataclass(frozen=True, eq=False)
 class InfiniteKernelFunction:
-    """The NNGP covariance of an infinite network as a `KernelFunction`.
+    """The NNGP covariance of an infinite network of rows, or of images that are given as flat rows."""
 
-    Args:
-        network: The network.
-        image_shape: Channels, height and width of the images that it sees in flat rows; None for the rows themselves.
-    """
-
-    def __init__(self, network: InfiniteNetwork, image_shape: tuple[int, ...] | None = None):
-        self.network = network
-        self.image_shape = image_shape
+    network: InfiniteNetwork
+    image_shape: tuple[int, ...] | None = None
 
     def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Covariances between two sets of rows."""
-        return _for_each(x1, x2, lambda a, b: self.network.kernel(self._seen(a), self._seen(b)))
+        return _for_each(self.network.kernel, self.image_shape, x1, x2)
 
     def gram(self, x: Tensor) -> Tensor:
         """Covariances of a set of rows with itself."""
-        return _for_each(x, None, lambda a, _: self.network.kernel(self._seen(a)))
+        return _for_each(self.network.kernel, self.image_shape, x)
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""
-        return _for_each(x, None, lambda a, _: self.network.diagonal(self._seen(a)))
-
-    def _seen(self, rows: Tensor) -> Tensor:
-        return rows if self.image_shape is None else rows.unflatten(-1, self.image_shape)
+        return _for_each(self.network.diagonal, self.image_shape, x)
 
 
+@dataclass(frozen=True, eq=False)
 class PlainKernelFunction:
     """A user's function ``k(x1, x2) -> covariances`` over 2-D tensors, or over images, as a `KernelFunction`."""
 
-    def __init__(self, function: Callable[[Tensor, Tensor], Tensor], image_shape: tuple[int, ...] | None = None):
-        self.function = function
-        self.image_shape = image_shape
+    function: Callable[[Tensor, Tensor], Tensor]
+    image_shape: tuple[int, ...] | None = None
 
     def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Covariances between two sets of rows."""
-        return _for_each(x1, x2, self._call)
+        return _for_each(self._call, self.image_shape, x1, x2)
 
     def gram(self, x: Tensor) -> Tensor:
         """Covariances of a set of rows with itself."""
@@ -67,15 +60,14 @@ class PlainKernelFunction:
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""
 
-        def of_one(rows: Tensor, _: Tensor) -> Tensor:
+        def of_one(rows: Tensor) -> Tensor:
             parts = chunk_slices(rows.shape[0], _DIAGONAL_CHUNK)
             return torch.cat([self._call(rows[part], rows[part]).diagonal() for part in parts])
 
-        return _for_each(x, None, of_one)
+        return _for_each(of_one, self.image_shape, x)
 
     def _call(self, x1: Tensor, x2: Tensor) -> Tensor:
-        seen = (x1, x2) if self.image_shape is None else (x.unflatten(-1, self.image_shape) for x in (x1, x2))
-        K = self.function(*seen)
+        K = self.function(x1, x2)
         expected = (x1.shape[0], x2.shape[0])
         if not isinstance(K, Tensor) or tuple(K.shape) != expected:
             shape = tuple(K.shape) if isinstance(K, Tensor) else type(K).__name__
@@ -83,15 +75,13 @@ class PlainKernelFunction:
         return K.to(x1)
 
 
-def _for_each(x1: Tensor, x2: Tensor | None, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Apply a function of 2-D rows to each entry of the leading dimensions and stack the results."""
-    other = x1 if x2 is None else x2
-    if x1.dim() == 2 and other.dim() == 2:
-        return function(x1, other)
-    batch = torch.broadcast_shapes(x1.shape[:-2], other.shape[:-2])
-    first, second = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (x1, other))
-    results = torch.stack([function(a, b) for a, b in zip(first, second, strict=True)])
-    return results.reshape(*batch, *results.shape[1:])
+def _for_each(function: Callable[..., Tensor], image_shape: tuple[int, ...] | None, *sets: Tensor) -> Tensor:
+    """Apply a function of 2-D rows, or of their images, to each entry of the leading dimensions; stack the results."""
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in sets))
+    flat = [x.expand(*batch, *x.shape[-2:]).reshape(batch.numel(), *x.shape[-2:]) for x in sets]
+    seen = flat if image_shape is None else [x.unflatten(-1, image_shape) for x in flat]
+    results = [function(*each) for each in zip(*seen, strict=True)]
+    return torch.stack(results).unflatten(0, batch) if batch else results[0]
 
 
 def as_kernel_function(kernel: GuideKernel) -> KernelFunction:
@@ -120,10 +110,6 @@ def image_kernel_function(kernel: GuideKernel, image_shape: tuple[int, ...]) -> 
 
     Infinite networks with convolutions and plain functions see images N × C × H × W; dense networks and GPyTorch
     kernels see them flat.
-
-    Args:
-        kernel: The guide.
-        image_shape: Channels, height and width of the images behind the flat rows.
 
     Raises:
         DataError: If a network does not take images of this shape.

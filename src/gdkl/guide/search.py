@@ -24,16 +24,7 @@ _MOST_PIXELS_ON_A_CPU = 196
 
 @dataclass(frozen=True)
 class Trial:
-    """How one guide did, alone, on held-out labels.
-
-    Attributes:
-        name: What the guide is, in words.
-        network: The guide.
-        log_likelihood: Mean log probability of held-out labels at its best scale.
-        accuracy: Part of them that it gets right.
-        scale: That best scale.
-        label_noise_factor: Factor of the labels' own variances that it predicts best with.
-    """
+    """How one guide did, alone, on held-out labels: their mean log probability and its accuracy at its best scale."""
 
     name: str
     network: InfiniteNetwork
@@ -105,9 +96,7 @@ def search_guides(
     """Try each guide on the same random halvings of the same rows; the best comes first.
 
     Arguments as for `fit_class_guide`, with networks by name, and the shape of images where the flat rows are images.
-
-    Raises:
-        NumericsError: If no candidate could be computed.
+    Candidates that cannot be computed are left out; the first's error is raised where none can.
     """
     most = _MOST_ROWS if image_shape is None else _MOST_IMAGES
     order = torch.randperm(rows.shape[1], generator=torch.Generator().manual_seed(seed))[:most].to(rows.device)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gdkl.gp import add_diagonal
+import torch
+
 from gdkl.objectives import ObjectiveValue, marginal_likelihood
 from gdkl.training import MATRIX_NAME, ClassData, DeepKernel, FittedModel, StudentOptions, fit_exact
 
@@ -15,7 +16,7 @@ def fit_dkl_classes(data: ClassData, options: StudentOptions) -> FittedModel:
     """
 
     def loss(student: DeepKernel, data: ClassData) -> ObjectiveValue:
-        K = add_diagonal(student.gram(data.rows), data.label_noise)
+        K = student.gram(data.rows) + torch.diag_embed(data.label_noise)
         mean, terms = marginal_likelihood(K, data.targets, student.noise(), name=MATRIX_NAME)
         return ObjectiveValue(data.outputs * mean, {name: data.outputs * term for name, term in terms.items()})
 

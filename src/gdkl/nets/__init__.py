@@ -1,11 +1,10 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
 from gdkl.nets.augmentation import RandomCrops, crop_indices, recombine
-from gdkl.nets.head import WithHead
 from gdkl.nets.images import ImageFeatures, images_at_a_time
 from gdkl.nets.members import Members
-from gdkl.nets.mlp import MLP, PAPER_WIDTHS
-from gdkl.nets.wide_resnet import WideBlock, WideResNet, blocks_a_group
+from gdkl.nets.mlp import MLP, PAPER_WIDTHS, WithHead
+from gdkl.nets.wide_resnet import WideBlock, WideResNet
 
 __all__ = [
     "MLP",
@@ -16,7 +15,6 @@ __all__ = [
     "WideBlock",
     "WideResNet",
     "WithHead",
-    "blocks_a_group",
     "crop_indices",
     "images_at_a_time",
     "recombine",

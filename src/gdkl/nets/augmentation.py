@@ -18,18 +18,9 @@ def crop_indices(
     device: torch.device,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Pixel rows and columns of random crops from images padded by a margin.
+    """Pixel rows ``(count, height)`` and columns ``(count, width)`` of random crops from images padded by a margin.
 
-    Args:
-        count: Number of images.
-        size: Height and width of a crop.
-        margin: Pixels of padding on each side.
-        flip: Whether half of the crops are mirrored left to right.
-        device: Where the numbers are drawn.
-        generator: Where they come from; None for torch's global one.
-
-    Returns:
-        Rows ``(count, height)`` and columns ``(count, width)``.
+    With ``flip`` half of the crops are mirrored left to right.
 
     Example:
         >>> y, x = crop_indices(2, (3, 4), 1, flip=False, device=torch.device("cpu"))
@@ -51,10 +42,7 @@ def crop_indices(
 class RandomCrops:
     """Crops each image of a batch at random after padding it with zeros, the mean colour of normalised images.
 
-    Attributes:
-        image_shape: Channels, height and width.
-        margin: Pixels of padding: the largest shift.
-        flip: Whether half of the images are mirrored left to right.
+    The margin is the padding and so the largest shift; with ``flip`` half of the images are mirrored left to right.
 
     Example:
         >>> RandomCrops((3, 4, 4), 1, flip=True)(torch.ones(2, 48)).shape
@@ -78,14 +66,10 @@ class RandomCrops:
 def recombine(rows: Tensor, count: int, seed: int) -> Tensor:
     """New rows near the given ones: each takes every column from one of two random rows, by a fair coin per column.
 
-    A column keeps the values that it has, categories among them. The guide's marginals at such rows need no labels,
-    and a student trained on them stays close to the guide between the training rows: on tuning splits of wine and
-    breast cancer its KL from the guide is otherwise 1.5 to 3 times as large at test rows as at training rows.
-
-    Args:
-        rows: ``(members, n, d)``.
-        count: How many new rows for each member.
-        seed: Of the pairs and coins; drawn on the CPU, the same on every device.
+    From ``(members, n, d)`` to ``(members, count, d)``; drawn on the CPU, the same on every device. A column keeps the
+    values that it has, categories among them. The guide's marginals at such rows need no labels, and a student trained
+    on them stays close to the guide between the training rows: on tuning splits of wine and breast cancer its KL from
+    the guide is otherwise 1.5 to 3 times as large at test rows as at training rows.
 
     Example:
         >>> recombine(torch.zeros(1, 4, 3), 7, seed=0).shape

@@ -17,9 +17,6 @@ class Members(nn.Module):
     One member is called as it is; several have their parameters stacked along a new first dimension and run
     through `torch.vmap`.
 
-    Args:
-        networks: Modules of the same architecture.
-
     Example:
         >>> Members([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.zeros(2, 5, 3)).shape
         torch.Size([2, 5, 2])
@@ -35,8 +32,7 @@ class Members(nn.Module):
             return
         parameters, buffers = stack_module_state(list(networks))
         self._template.append(deepcopy(networks[0]).to("meta"))
-        self._parameter_names = list(parameters)
-        self._buffer_names = list(buffers)
+        self._names = [*parameters, *buffers]
         self.stacked = nn.ParameterList([nn.Parameter(value.detach()) for value in parameters.values()])
         # Registered by number, because the networks' own names have dots in them.
         for index, value in enumerate(buffers.values()):
@@ -57,35 +53,33 @@ class Members(nn.Module):
         template = self._template[0]
         template.train(self.training)
 
-        def one(state: dict[str, Tensor], more: dict[str, Tensor], x: Tensor) -> Tensor:
-            return cast(Tensor, functional_call(template, {**state, **more}, (x,)))
+        def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
+            return cast(Tensor, functional_call(template, state, (x,)))
 
-        batched = cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))
-        parameters = dict(zip(self._parameter_names, self.stacked, strict=True))
-        return batched(parameters, dict(zip(self._buffer_names, self._buffers_in_order(), strict=True)), rows)
+        return cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))(self._state(), rows)
 
     def select(self, part: slice) -> Members:
         """Some of several members; their parameters and buffers are views of those of all."""
         network = deepcopy(self._template[0])
-        parameters = [nn.Parameter(value.detach()[part]) for value in self.stacked]
-        buffers = [value[part] for value in self._buffers_in_order()]
+        state = {name: value.detach()[part] for name, value in self._state().items()}
         count = len(range(self.count)[part])
         if count == 1:
-            for name, value in zip(self._parameter_names, parameters, strict=True):
+            for name, value in state.items():
                 owner, _, last = name.rpartition(".")
-                setattr(network.get_submodule(owner), last, nn.Parameter(value.detach()[0]))
-            for name, value in zip(self._buffer_names, buffers, strict=True):
-                owner, _, last = name.rpartition(".")
-                setattr(network.get_submodule(owner), last, value[0])
+                whole = self._state()[name]
+                own = nn.Parameter(value[0]) if isinstance(whole, nn.Parameter) else value[0]
+                setattr(network.get_submodule(owner), last, own)
             return Members([network.train(self.training)])
         # A template of its own: calls from several threads put their parameters into it.
         chosen = copy(self)
         chosen.count, chosen._template = count, [network]
         chosen._modules, chosen._parameters, chosen._buffers = {}, {}, {}
-        chosen.stacked = nn.ParameterList(parameters)
-        for index, value in enumerate(buffers):
+        values = list(state.values())
+        chosen.stacked = nn.ParameterList([nn.Parameter(value) for value in values[: len(self.stacked)]])
+        for index, value in enumerate(values[len(self.stacked) :]):
             chosen.register_buffer(f"stacked_buffer_{index}", value)
         return chosen
 
-    def _buffers_in_order(self) -> list[Tensor]:
-        return [cast(Tensor, getattr(self, f"stacked_buffer_{index}")) for index in range(len(self._buffer_names))]
+    def _state(self) -> dict[str, Tensor]:
+        """Stacked parameters and buffers by their names in a network."""
+        return dict(zip(self._names, [*self.stacked, *self.buffers()], strict=True))

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons that turn rows of a table into features."""
+"""Multi-layer perceptrons that turn rows of a table into features, and a linear head that makes logits of features."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ PAPER_WIDTHS = (100, 100, 100, 20)
 
 
 class MLP(nn.Module):
-    """Linear layers with ReLU between them and none after the last.
-
-    Args:
-        in_features: Number of input columns.
-        widths: Width of each layer; the last is the number of features.
+    """Linear layers of given widths with ReLU between them and none after the last, whose outputs are the features.
 
     Example:
         >>> MLP(13, (100, 20))(torch.zeros(5, 13)).shape
@@ -42,3 +38,16 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Features ``(..., widths[-1])`` of rows ``(..., in_features)``."""
         return self.layers(x)
+
+
+class WithHead(nn.Module):
+    """A feature network and a linear layer from its features to one logit per class."""
+
+    def __init__(self, network: nn.Module, head: nn.Module):
+        super().__init__()
+        self.network = network
+        self.head = head
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Logits ``(n, classes)``."""
+        return self.head(self.network(rows))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gdkl.numerics.cache import CACHE_VARIABLE, cache_dir
 from gdkl.numerics.errors import (
     DataError,
     DataWarning,
@@ -22,7 +21,7 @@ from gdkl.numerics.errors import (
     NumericsWarning,
     OptionError,
 )
-from gdkl.numerics.files import file_beside, write_atomically
+from gdkl.numerics.files import CACHE_VARIABLE, cache_dir, file_beside, write_atomically
 
 if TYPE_CHECKING:
     from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk

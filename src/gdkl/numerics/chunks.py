@@ -41,21 +41,10 @@ def chunk_slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
 def map_rows(
     function: Callable[[Tensor], tuple[Tensor, ...]], rows: Tensor, chunk_size: int, *, row_dim: int
 ) -> tuple[Tensor, ...]:
-    """Apply a row-wise function chunk by chunk and join what it returns.
-
-    Args:
-        function: Takes some rows, shape ``(m, ...)``, and returns tensors with a dimension of size ``m``.
-        rows: All rows, shape ``(n, ...)``.
-        chunk_size: Most rows a call.
-        row_dim: Which dimension of the results counts the rows.
-
-    Returns:
-        The results for all rows, as one call of ``function`` would give them.
+    """Apply a row-wise function to chunks of rows ``(n, ...)`` and join its results along their dimension of rows.
 
     Example:
-        >>> import torch
-        >>> rows = torch.arange(5.0)
-        >>> map_rows(lambda part: (part**2,), rows, chunk_size=2, row_dim=0)
+        >>> map_rows(lambda part: (part**2,), torch.arange(5.0), chunk_size=2, row_dim=0)
         (tensor([ 0.,  1.,  4.,  9., 16.]),)
     """
     pieces = [function(rows[part]) for part in chunk_slices(rows.shape[0], chunk_size)]

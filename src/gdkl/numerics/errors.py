@@ -37,25 +37,19 @@ class NotPositiveDefiniteError(NumericsError):
         size: Its number of rows.
         smallest_eigenvalue: Of the worst matrix in the batch; NaN where the matrix is not finite.
         jitters: The absolute jitters tried, in order; none where the matrix is not finite.
-        remedy: What the user can do.
     """
 
-    def __init__(self, name: str, size: int, smallest_eigenvalue: float, jitters: Sequence[float], remedy: str):
-        self.name = name
-        self.size = size
-        self.smallest_eigenvalue = smallest_eigenvalue
-        self.jitters = tuple(jitters)
-        self.remedy = remedy
-        tried = ", ".join(f"{j:.1e}" for j in self.jitters) or "none"
-        super().__init__(
-            f"{name} ({size} x {size}) is not positive definite: smallest eigenvalue "
-            f"{smallest_eigenvalue:.3e}, jitters tried {tried}. {remedy}"
-        )
+    def __init__(self, name: str, size: int, smallest_eigenvalue: float, jitters: Sequence[float]):
+        self.name, self.size, self.smallest_eigenvalue, self.jitters = name, size, smallest_eigenvalue, tuple(jitters)
+        # Arguments, not a message: this is what pickle calls the class with.
+        super().__init__(name, size, smallest_eigenvalue, self.jitters)
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __str__(self) -> str:
+        tried = ", ".join(f"{j:.1e}" for j in self.jitters) or "none"
         return (
-            type(self),
-            (self.name, self.size, self.smallest_eigenvalue, self.jitters, self.remedy),
+            f"{self.name} ({self.size} x {self.size}) is not positive definite: smallest eigenvalue "
+            f"{self.smallest_eigenvalue:.3e}, jitters tried {tried}. Remove duplicate rows, raise the noise, or "
+            "compute in float64; if the matrix is not finite, check the inputs and the feature network for infinities."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import torch
@@ -15,32 +16,18 @@ RELATIVE_JITTERS: dict[torch.dtype, tuple[float, ...]] = {
     torch.float32: (1e-7, 1e-6, 1e-5, 1e-4),
 }
 
-DEFAULT_REMEDY = (
-    "Remove duplicate rows, raise the noise, or compute in float64; if the matrix is not finite, check the "
-    "inputs and the feature network for infinities."
-)
 
+def cholesky(matrix: Tensor, *, name: str) -> Tensor:
+    """Return the lower Cholesky factor of each symmetric matrix in a batch ``(..., n, n)``; gradients flow.
 
-def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tensor:
-    """Return the lower Cholesky factor of each symmetric matrix in a batch.
-
-    A matrix that is not numerically positive definite gets the smallest jitter of an escalating list that
-    makes it so, and a `NumericsWarning` names the matrix and the largest jitter given. Each matrix of a batch
-    is treated on its own: those that need no jitter are left exactly as they are.
-
-    Args:
-        matrix: Symmetric matrices, shape ``(..., n, n)``.
-        name: What the matrix is, in words, for the warning or error.
-        remedy: What the user can do if no jitter helps.
-
-    Returns:
-        Lower triangular factors, shape ``(..., n, n)``; gradients flow to ``matrix``.
+    A matrix that is not numerically positive definite gets the smallest jitter of an escalating list that makes it so,
+    and a `NumericsWarning` names the matrix and the largest jitter given. Each matrix of a batch is treated on its own:
+    those that need no jitter are left exactly as they are.
 
     Raises:
         NotPositiveDefiniteError: If the largest jitter does not help or the matrix is not finite.
 
     Example:
-        >>> import torch
         >>> cholesky(torch.eye(2, dtype=torch.float64) * 4, name="an example")
         tensor([[2., 0.],
                 [0., 2.]], dtype=torch.float64)
@@ -55,6 +42,7 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
     scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(dim=-1)
     jitter = torch.zeros_like(scale)
     tried: list[float] = []
+    smallest = math.nan
     if bool(torch.isfinite(matrix).all()):
         for relative in RELATIVE_JITTERS[matrix.dtype]:
             # Only what still fails goes a step up: a neighbour in the batch must not change a result.
@@ -69,7 +57,8 @@ def cholesky(matrix: Tensor, *, name: str, remedy: str = DEFAULT_REMEDY) -> Tens
                     stacklevel=2,
                 )
                 return factor
-    raise NotPositiveDefiniteError(name, size, _smallest_eigenvalue(matrix), tried, remedy)
+        smallest = float(torch.linalg.eigvalsh(matrix.detach().to("cpu", torch.float64)).min())
+    raise NotPositiveDefiniteError(name, size, smallest, tried)
 
 
 def _try_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,11 +66,3 @@ def _try_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     factor, info = torch.linalg.cholesky_ex(matrix)
     finite = torch.isfinite(factor.detach().diagonal(dim1=-2, dim2=-1)).all(dim=-1)
     return factor, (info != 0) | ~finite
-
-
-def _smallest_eigenvalue(matrix: Tensor) -> float:
-    """Smallest eigenvalue over a batch in float64, NaN if any entry is not finite."""
-    matrix = matrix.detach().to("cpu", torch.float64)
-    if not bool(torch.isfinite(matrix).all()):
-        return float("nan")
-    return float(torch.linalg.eigvalsh(matrix).min())

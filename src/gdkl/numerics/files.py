@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, synced, then renamed into it."""
+"""The cache folder, and files that are whole or not there: written beside their place, synced, then renamed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+#: Folder for what can be downloaded or computed again, in place of the platform's usual one.
+CACHE_VARIABLE = "GDKL_CACHE"
+
+
+def cache_dir() -> Path:
+    """Folder for downloads and compiled kernels; it may not exist yet.
+
+    Example:
+        >>> isinstance(cache_dir(), Path)
+        True
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch  # noqa: PLC0415  (it pulls in an HTTP library, which a local file does not need)
+
+    return Path(pooch.os_cache("gdkl"))
+
 
 def file_beside(target: Path) -> Path:
     """A new, empty file in the folder of another, to be renamed into its place when it is complete.
 
-    It is made with the permissions that the user's umask leaves, as every other file is: a result is for whoever may
-    read the folder's other files, and not, as those of `tempfile` are, for its owner alone.
-
-    Raises:
-        OSError: If there cannot be such a file.
+    Unlike the files of `tempfile` it has the permissions that the user's umask leaves, as every other file.
 
     Example:
         >>> import tempfile
@@ -36,12 +50,7 @@ def file_beside(target: Path) -> Path:
 def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
     """Write a file so that a reader, or a crash at any moment, sees the old state or the new one.
 
-    Args:
-        path: Where to; its folder must exist.
-        write: Writes the content to the open file it is given.
-
-    Raises:
-        OSError: If the file cannot be written; nothing is left behind then.
+    The folder must exist; where the file cannot be written nothing is left behind.
 
     Example:
         >>> import tempfile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import psutil
@@ -32,10 +33,7 @@ def available_memory(device: torch.device | str = "cpu") -> int:
 
 
 def _cgroup_memory(folder: Path = Path("/sys/fs/cgroup")) -> int:
-    """What a container's limit leaves; practically infinite where there is none.
-
-    By hand, because psutil reads the machine's memory and knows nothing of control groups.
-    """
+    """What a container's limit leaves, which psutil does not know; practically infinite where there is none."""
     try:
         limit = int((folder / "memory.max").read_text())
         used = int((folder / "memory.current").read_text())
@@ -55,20 +53,11 @@ def tensor_bytes(*shape: int, dtype: torch.dtype = torch.float64) -> int:
         >>> tensor_bytes(1000, 1000)
         8000000
     """
-    count = 1
-    for size in shape:
-        count *= size
-    return count * dtype.itemsize
+    return math.prod(shape) * dtype.itemsize
 
 
 def require_memory(needed: int, *, what: str, remedy: str, device: torch.device | str = "cpu") -> None:
-    """Raise before a large allocation that would not fit.
-
-    Args:
-        needed: Bytes that the computation takes at its peak.
-        what: What takes them, in words.
-        remedy: What the user can do instead.
-        device: Where they are taken.
+    """Raise before a large allocation that would not fit: ``what`` takes the bytes, ``remedy`` is what the user can do.
 
     Raises:
         MemoryLimitError: If the device has less than ``needed`` bytes to give.

@@ -27,9 +27,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(f"device={device!r} was asked for and no GPU is available: use 'auto' or 'cpu'.")
     if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
-        raise OptionError(
-            f"device={device!r} was asked for and there are {torch.cuda.device_count()} GPUs, counted from 0."
-        )
+        raise OptionError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, counted from 0.")
     return resolved
 
 
@@ -42,8 +40,7 @@ def resolve_dtype(dtype: str | torch.dtype, default: torch.dtype = torch.float64
     """
     if dtype == "auto":
         return default
-    if isinstance(dtype, str) and dtype in _DTYPES:
-        return _DTYPES[dtype]
-    if dtype in _DTYPES.values() and isinstance(dtype, torch.dtype):
-        return dtype
-    raise OptionError(f"dtype={dtype!r} is not known: use 'auto', 'float32' or 'float64'.")
+    resolved = _DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+    if resolved is None or resolved not in _DTYPES.values():
+        raise OptionError(f"dtype={dtype!r} is not known: use 'auto', 'float32' or 'float64'.")
+    return resolved

@@ -7,7 +7,7 @@ fits on a busy machine too. What the caller had set comes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar, cast
@@ -104,8 +104,5 @@ def thread_map(count: int, work: Callable[[int], T]) -> list[T]:
             return work(index)
 
     futures = [pool.submit(task, index) for index in range(count)]
-    errors = [future.exception() for future in futures]
-    for error in errors:
-        if error is not None:
-            raise error
+    wait(futures)
     return [future.result() for future in futures]
