@@ -38,8 +38,10 @@ def find(info: DatasetInfo | ImageInfo, data_dir: PathLike | None) -> tuple[Path
     """First local copy (one file, or all parts): in the folder passed, in GDKL_DATA's, in the cache."""
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
         raise DataError(f"data_dir={os.fspath(data_dir)!r} is not a folder: pass one that holds {info.file_names}.")
-    folders = [Path(chosen).expanduser() for chosen in (data_dir, os.environ.get(DATA_VARIABLE)) if chosen]
-    for folder in (*folders, cache_dir()):
+    chosen = [folder for folder in (data_dir, os.environ.get(DATA_VARIABLE)) if folder]
+    # None stands for the cache: where it is takes an import that local files do not need.
+    for place in (*chosen, None):
+        folder = cache_dir() if place is None else Path(place).expanduser()
         for names in ((info.file,), info.parts):
             paths = tuple(folder / f"{name}.npz" for name in names)
             if all(path.is_file() for path in paths):
