@@ -231,6 +231,13 @@ class TestRegistry:
         assert len(digests) == len(datasets.image_names())
         assert not set(datasets.names()) & set(datasets.image_names())
 
+    def test_a_table_is_no_set_of_images(self) -> None:
+        for refuse in (datasets.describe_images, datasets.load_images):
+            with pytest.raises(OptionError, match="no set of images 'boston': use one of cifar10, "):
+                refuse("boston")
+        with pytest.raises(OptionError, match="no dataset 'cifar10': use one of boston, "):
+            datasets.describe("cifar10")
+
     def test_only_svhn_has_no_download(self):
         origins = {name: datasets.describe_images(name).origin for name in datasets.image_names()}
         assert [name for name, origin in origins.items() if origin is Origin.FILE] == ["svhn-test"]

@@ -41,18 +41,17 @@ def demo(
 
     check_folder(output, (PAGE, *PICTURES))
     out = Console()
-    for line in announcement(steps):
+    for line in _announcement(steps):
         out.print(line, highlight=False, soft_wrap=True)
     try:
-        files = _make_files(out, steps, seed)
-        publish(output, files)
+        publish(output, _make_files(out, steps, seed))
     except KeyboardInterrupt:
         say("gdkl demo: interrupted; nothing was written.")
         raise typer.Exit(INTERRUPTED) from None
     out.print(f"Written to {output}: open {output / PAGE} in a browser.", markup=False, highlight=False, soft_wrap=True)
 
 
-def announcement(steps: int) -> list[str]:
+def _announcement(steps: int) -> list[str]:
     """What the user should know before it starts."""
     return [
         f"gdkl {__version__} demo: four regressors on two embedded datasets.",
@@ -65,9 +64,7 @@ def announcement(steps: int) -> list[str]:
 def _make_files(out: Console, steps: int, seed: int) -> dict[str, bytes]:
     from rich.markup import escape  # noqa: PLC0415
 
-    from gdkl import plots  # noqa: PLC0415  (models and plots take seconds to import)
-    from gdkl.cli.demo_figures import bands_of, calibration_of, to_png, training_of  # noqa: PLC0415
-    from gdkl.cli.demo_page import demo_page, score_table  # noqa: PLC0415
+    from gdkl.cli.demo_page import demo_page, draw_pictures, score_table  # noqa: PLC0415  (models and plots are slow)
     from gdkl.cli.demo_study import Study, diabetes_problem, run_study, toy_problem  # noqa: PLC0415
 
     studies: list[Study] = []
@@ -77,12 +74,7 @@ def _make_files(out: Console, steps: int, seed: int) -> dict[str, bytes]:
         out.print(score_table(study))
         studies.append(study)
     say("Drawing the pictures ...")
-    figures = (
-        plots.toy_figure(plots.toy_example(seed=seed)),
-        bands_of(studies[0]),
-        calibration_of(studies),
-        training_of(studies),
-    )
-    pictures = {name: to_png(figure) for name, figure in zip(PICTURES, figures, strict=True)}
-    page = demo_page(studies, pictures, steps=steps, seed=seed, notes=announcement(steps)[1:])
+    pictures = draw_pictures(studies, seed)
+    notes = _announcement(steps)[1:]
+    page = demo_page(studies, pictures, notes, steps=steps, seed=seed, full_steps=FULL_STEPS["GDKL"])
     return {PAGE: page.encode(), **pictures}

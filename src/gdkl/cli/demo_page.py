@@ -1,55 +1,30 @@
-"""The demo's scores and its page: what was done, what came out, and how to read it."""
+"""What the demo shows: scores, pictures, and a page in one file whose text is that of ``demo.html``."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+from string import Template
 
+import numpy as np
+from matplotlib.figure import Figure
 from rich.table import Table
 
 from gdkl import plots
 from gdkl._version import __version__
-from gdkl.cli.demo import FULL_STEPS
 from gdkl.cli.demo_study import LEVEL, Study
-from gdkl.cli.page import code_block, page, paragraph, picture, score_sheet, section
+from gdkl.datasets import toy_function
 
-_TITLE = "Guided deep kernel learning: the demo"
+#: Models with a training loop, whose curves are worth a look.
+_TRAINED = ("GDKL", "DKL")
 
-_METHODS = (
-    "GDKL trains a deep kernel (a network under a Gaussian process) so that, on random halves of the data, it agrees "
-    "with an honest guide once the labels are seen. The guide is the Gaussian process of an infinitely wide network. "
-    "DKL trains the same deep kernel by the evidence alone; NNGP is the guide alone; GP is a Gaussian process with an "
-    "RBF kernel."
-)
-
-_READ = (
-    "LL is the mean log density of the targets, larger is better, and it punishes false certainty. A large gap between "
-    "train and test LL is overfitting. Cover is the part of the test targets inside the 90 % interval: 0.90 is honest, "
-    "less is overconfident."
-)
-
-_UNFINISHED = (
-    f"The steps of this run are fewer than the paper's {FULL_STEPS['GDKL']}; 'gdkl demo --steps {FULL_STEPS['GDKL']}' "
-    "takes longer and shows where training ends."
-)
-
-_EXAMPLE = """from gdkl import GDKLRegressor
-
-model = GDKLRegressor().fit(X_train, y_train)
-mean, std = model.predict(X_test, return_std=True)
-low, high = model.predict_distribution(X_test).interval(0.9)"""
-
-_CITATION = (
-    "Idan Achituve, Gal Chechik, Ethan Fetaya: Guided Deep Kernel Learning. Conference on Uncertainty in Artificial "
-    "Intelligence (UAI), 2023."
-)
-
-
-#: Columns of the scores.
 _HEADERS = ("method", "LL train", "LL test", "RMSE train", "RMSE test", f"{100 * LEVEL:g} % cover", "seconds")
 
 
 def _score_rows(study: Study) -> list[list[str]]:
-    """The cells of the scores, a row per model."""
     return [
         [
             name,
@@ -76,115 +51,71 @@ def score_table(study: Study) -> Table:
     return table
 
 
-def demo_page(
-    studies: Sequence[Study], pictures: Mapping[str, bytes], *, steps: int, seed: int, notes: Sequence[str]
-) -> str:
-    """The page as HTML.
+def draw_pictures(studies: Sequence[Study], seed: int) -> dict[str, bytes]:
+    """PNG files by name: Figure 1 of the paper, predictive bands, calibration and training curves."""
+    calibration = plots.new_figure(4.7 * len(studies), 4.5)
+    training = plots.new_figure(10.4, 3.1 * len(studies))
+    panels = calibration.subplots(1, len(studies), squeeze=False)[0]
+    rows = training.subplots(len(studies), len(_TRAINED), squeeze=False)
+    for study, panel, row in zip(studies, panels, rows, strict=True):
+        predictions = {name: result.predictive for name, result in study.results.items()}
+        plots.calibration(predictions, study.problem.y_test, title=study.problem.name, ax=panel)
+        for ax, name in zip(row, _TRAINED, strict=True):
+            plots.history(study.results[name].model.history_, title=f"{name} on {study.problem.name}", ax=ax)
+    figures = {
+        "figure1.png": plots.toy_figure(plots.toy_example(seed=seed)),
+        "bands.png": _bands(studies[0]),
+        "calibration.png": calibration,
+        "training.png": training,
+    }
+    pictures: dict[str, bytes] = {}
+    for name, figure in figures.items():
+        stream = io.BytesIO()
+        figure.savefig(stream, format="png")
+        pictures[name] = stream.getvalue()
+    return pictures
 
-    Args:
-        studies: The one-dimensional problem, then the table.
-        pictures: PNG files by name.
-        steps: Gradient steps that were done.
-        seed: Of the run.
-        notes: What the terminal said about the protocol.
-    """
-    toy, table = studies
-    return page(
-        _TITLE,
-        [
-            _header(steps, seed),
-            section("What is compared", [paragraph(_METHODS), *(paragraph(note, soft=True) for note in notes)]),
-            section(
-                "One dimension, with a gap in the data",
-                [
-                    paragraph(
-                        f"Data: {toy.problem.description}. In the shaded gap an honest band widens, and still holds "
-                        "the dashed truth; where data is, it has the width of the noise."
-                    ),
-                    picture(
-                        pictures["bands.png"],
-                        alt="Four panels: mean and 50 and 90 percent bands of GDKL, DKL, NNGP and GP.",
-                        caption="Predictive bands of a new observation, noise included; points are the training data.",
-                    ),
-                    _sheet(toy),
-                    paragraph(_READ, soft=True),
-                ],
-            ),
-            section(
-                "Why a guide: Figure 1 of the paper",
-                [
-                    paragraph(
-                        "Left: a Gaussian process that has seen only D1. Right: what it believes about each point of "
-                        "D2 once it has seen that point's own noisy label. Where D1 says enough, the belief stays "
-                        "near the function and hardly heeds the noise; in the gap it follows the label and stays wide. "
-                        "Such Gaussians are what a guide gives the deep kernel to learn from."
-                    ),
-                    picture(
-                        pictures["figure1.png"],
-                        alt="Two panels: posterior given D1, and label-informed beliefs about the points of D2.",
-                        caption="800 points, noise variance 0.05, halves of 400, points of D1 in [4, 8] removed, as in "
-                        "the paper.",
-                    ),
-                ],
-            ),
-            section(
-                "A real table: diabetes",
-                [
-                    paragraph(
-                        f"Data: {table.problem.description}. The target is noisy, and simple models are hard to beat "
-                        "here: compare train and test to see who learned the noise."
-                    ),
-                    _sheet(table),
-                    *([paragraph(_UNFINISHED, soft=True)] if steps < FULL_STEPS["GDKL"] else []),
-                ],
-            ),
-            section(
-                "Do the intervals keep their promise?",
-                [
-                    paragraph(
-                        "For each level, the part of the test targets inside the central interval of that level. On "
-                        "the dashed line a model is honest; below it, it is too sure of itself. The grey region is "
-                        "what chance alone allows with this many test points."
-                    ),
-                    picture(
-                        pictures["calibration.png"],
-                        alt="Calibration curves of the four models on both datasets.",
-                        caption="Nominal against observed coverage on the test points.",
-                        narrow=True,
-                    ),
-                ],
-            ),
-            section(
-                "Training",
-                [
-                    paragraph(
-                        "The terms of each objective, to be minimised. GDKL weighs the fit to held-out labels against "
-                        "the distance to its guide, on a new random split at each step, which is why its raw values "
-                        "jump. Dotted lines mark where the learning rate falls."
-                    ),
-                    picture(
-                        pictures["training.png"],
-                        alt="Objective terms of GDKL and DKL against the step on both datasets.",
-                        caption="Pale: logged values; strong: running median. Targets are scaled to unit variance.",
-                    ),
-                ],
-            ),
-            section("Your own data", [code_block(_EXAMPLE)]),
-            f"<footer>{paragraph(_CITATION)}</footer>",
-        ],
+
+def _bands(study: Study) -> Figure:
+    grid = np.linspace(*plots.DOMAIN, 500)
+    notes = {
+        name: f"test LL {result.test['log_likelihood']:.2f}, {100 * LEVEL:g} % band holds "
+        f"{100 * result.test['coverage']:.0f} %".replace("-", "−")
+        for name, result in study.results.items()
+    }
+    return plots.bands_figure(
+        grid,
+        {name: result.model.predict_distribution(grid[:, None]) for name, result in study.results.items()},
+        observed=(study.problem.X, study.problem.y),
+        truth=(grid, toy_function(grid)),
+        gap=plots.GAP,
+        notes=notes,
     )
 
 
-def _header(steps: int, seed: int) -> str:
-    facts = paragraph(f"gdkl {__version__}, {steps} steps, seed {seed}, embedded data only", soft=True)
-    return f"<header><h1>{_TITLE}</h1>{facts}</header>"
+def demo_page(studies: Sequence[Study], pictures: Mapping[str, bytes], notes: Sequence[str], **facts: object) -> str:
+    """The page as HTML, with its pictures inside; ``facts`` are the other names that ``demo.html`` has."""
+    for study in studies:
+        facts[f"{study.problem.name}_data"] = escape(study.problem.description)
+        facts[f"{study.problem.name}_scores"] = _score_sheet(study)
+    for name, png in pictures.items():
+        facts[name.removesuffix(".png")] = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+    template = Template(resources.files("gdkl.cli").joinpath("demo.html").read_text(encoding="utf-8"))
+    paragraphs = "\n".join(f'<p class="soft">{escape(note)}</p>' for note in notes)
+    return template.substitute(facts, version=__version__, notes=paragraphs)
 
 
-def _sheet(study: Study) -> str:
-    return score_sheet(
-        _HEADERS,
-        _score_rows(study),
-        caption=f"Scores on {study.problem.name}; marked: the best test log-likelihood of this run.",
-        best=study.best,
-        colors=plots.color_cycle(study.results),
+def _score_sheet(study: Study) -> str:
+    colors = plots.color_cycle(study.results)
+    head = "".join(f'<th scope="col">{escape(header)}</th>' for header in _HEADERS)
+    body: list[str] = []
+    for name, *cells in _score_rows(study):
+        mark = ' class="best"' if name == study.best else ""
+        swatch = f'<span class="swatch" style="background:{colors[name]}"></span>'
+        values = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        body.append(f'<tr{mark}><th scope="row">{swatch}{escape(name)}</th>{values}</tr>')
+    caption = f"Scores on {study.problem.name}; marked: the best test log-likelihood of this run."
+    return (
+        f'<div class="scroll"><table><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
     )

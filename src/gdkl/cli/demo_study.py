@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from gdkl import metrics, plots
 from gdkl.datasets import load, published_split, toy
 from gdkl.estimators import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
-from gdkl.numerics import InterruptedFitWarning
+from gdkl.numerics import InterruptedFitWarning, limit_threads
 from gdkl.predictive import FloatArray, Predictive
 
 #: Training points of the one-dimensional problem: fewer than the paper's 800, for time.
@@ -61,10 +59,6 @@ class Study:
         """Name of the model with the highest test log-likelihood."""
         return max(self.results, key=lambda name: self.results[name].test["log_likelihood"])
 
-    def predictives(self) -> dict[str, Predictive]:
-        """Predictions for the test points by model."""
-        return {name: result.predictive for name, result in self.results.items()}
-
 
 def toy_problem(seed: int) -> Problem:
     """The paper's one-dimensional target: no training point in the gap, test points everywhere."""
@@ -72,10 +66,8 @@ def toy_problem(seed: int) -> Problem:
     outside = np.flatnonzero(~plots.in_region(table.X[:, 0], plots.GAP))[:TOY_TRAIN_ROWS]
     test = toy(TOY_TEST_ROWS, seed=seed + 1, noise_variance=plots.NOISE_VARIANCE)
     low, high = plots.GAP
-    description = (
-        f"the paper's one-dimensional target, {len(outside)} training points outside [{low:g}, {high:g}] "
-        f"and {TOY_TEST_ROWS} test points everywhere"
-    )
+    rows = f"{len(outside)} training points outside [{low:g}, {high:g}] and {TOY_TEST_ROWS} test points everywhere"
+    description = f"the paper's one-dimensional target, {rows}"
     return Problem("toy", description, table.X[outside], table.y[outside], test.X, test.y)
 
 
@@ -90,32 +82,10 @@ def diabetes_problem(seed: int) -> Problem:
     return Problem("diabetes", description, table.X[train], table.y[train], table.X[test], table.y[test])
 
 
-@contextmanager
-def one_thread() -> Generator[None]:
-    """Let torch use a single thread.
-
-    On matrices of a few hundred rows a second thread gains little and, on cores that others use too, loses much to
-    waiting; and the scores of a seed no longer depend on the number of cores.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def run_study(problem: Problem, steps: int, seed: int, say: Callable[[str], None]) -> Study:
     """Fit and score the four regressors, with their defaults but for the number of steps.
 
-    Args:
-        problem: The data.
-        steps: Gradient steps of the models that train.
-        seed: Of weights and splits.
-        say: Called with a line after each model.
-
-    Raises:
-        KeyboardInterrupt: If the user stopped a model's training: half-trained models make no comparison.
+    A training that the user stops raises KeyboardInterrupt: half-trained models make no comparison.
     """
     models: dict[str, Any] = {
         "GDKL": GDKLRegressor(n_iter=steps, random_state=seed, verbose=1),
@@ -126,7 +96,8 @@ def run_study(problem: Problem, steps: int, seed: int, say: Callable[[str], None
     results: dict[str, Result] = {}
     for name, model in models.items():
         started = time.perf_counter()
-        with one_thread(), warnings.catch_warnings():
+        # On few hundred rows threads gain little, and with one the scores do not depend on the number of cores.
+        with limit_threads(1), warnings.catch_warnings():
             warnings.simplefilter("error", InterruptedFitWarning)
             try:
                 model.fit(problem.X, problem.y)
@@ -134,12 +105,7 @@ def run_study(problem: Problem, steps: int, seed: int, say: Callable[[str], None
                 raise KeyboardInterrupt from None
         seconds = time.perf_counter() - started
         test = model.predict_distribution(problem.X_test)
-        results[name] = Result(
-            model,
-            test,
-            metrics.summary(model.predict_distribution(problem.X), problem.y, LEVEL),
-            metrics.summary(test, problem.y_test, LEVEL),
-            seconds,
-        )
+        train_scores = metrics.summary(model.predict_distribution(problem.X), problem.y, LEVEL)
+        results[name] = Result(model, test, train_scores, metrics.summary(test, problem.y_test, LEVEL), seconds)
         say(f"{problem.name}: {name} fitted in {seconds:.1f} s")
     return Study(problem, results)

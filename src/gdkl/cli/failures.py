@@ -1,6 +1,6 @@
-"""What the user sees when something goes wrong: one line on standard error that says what to do, and exit code 2.
+"""What the user sees: results on standard output, and one line on standard error with exit code 2 for what went wrong.
 
-This holds for what the user can correct: the library's own errors, a wrong option, a folder that cannot be written.
+The line is for what the user can correct: the library's own errors, a wrong option, a folder that cannot be written.
 Anything else is a bug and keeps its traceback.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,8 +17,6 @@ from typer.core import TyperGroup
 
 from gdkl.numerics import GdklError, GdklWarning
 
-#: Columns of a table that goes to a file or another program.
-PIPE_WIDTH = 240
 #: Exit code after a wrong input.
 WRONG_INPUT = 2
 #: Exit code after Ctrl-C, as shells have it.
@@ -34,6 +32,16 @@ def say(line: str) -> None:
     typer.echo(line, err=True)
 
 
+def show(table: Any, lines: Sequence[str] = ()) -> None:
+    """Print a table, and lines under it; a table that another program reads is wide enough to keep paths whole."""
+    from rich.console import Console  # noqa: PLC0415  (help does not need it)
+
+    console = Console(width=None if sys.stdout.isatty() else 240)
+    console.print(table)
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def explain(error: BaseException) -> str | None:
     r"""An error in one line; None for a bug.
 
@@ -45,7 +53,7 @@ def explain(error: BaseException) -> str | None:
     """
     if isinstance(error, _PARSER_ERROR):
         context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "gdkl"
+        path = "gdkl" if context is None else context.command_path
         text = str(getattr(error, "format_message", error.__str__)())
         return _one_line(f"{path}: {text.rstrip('.')}. Run '{path} --help' for what it takes.")
     if isinstance(error, GdklError):

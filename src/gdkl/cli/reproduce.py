@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from gdkl.cli.failures import PIPE_WIDTH, say
+from gdkl.cli.failures import say, show
 from gdkl.experiments import SPECS, Spec, paired_lines, settings_by_method, spec_named, table
 from gdkl.experiments.overrides import parse_value
 from gdkl.experiments.tables import flat
@@ -89,7 +88,7 @@ def reproduce(
     lines = run(spec, list(cells), output, data_dir=data_dir, device=device, jobs=jobs, say=say)
     if lines:
         notes = paired_lines(spec, lines) if spec.compared else []
-        _show(table(spec, lines), [*notes, f"Results: {output / spec.name}.jsonl"])
+        show(table(spec, lines), [*notes, f"Results: {output / spec.name}.jsonl"])
 
 
 def chosen(text: str | None, known: Iterable[str], count: int, what: str) -> list[str]:
@@ -129,12 +128,3 @@ def _list(spec: Spec) -> None:
     for name, method in spec.methods.items():
         settings = ", ".join(f"{key}={value}" for key, value in flat(spec.settings(name, {})).items())
         typer.echo(f"{name}: {method.about}; {method.estimator.split(':')[-1]}({settings})")
-
-
-def _show(table: Any, lines: Sequence[str]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(table)
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)

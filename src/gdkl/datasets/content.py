@@ -43,10 +43,9 @@ class Table:
 
     def __repr__(self) -> str:
         rows, columns = self.X.shape
-        features = "feature" if columns == 1 else "features"
         one = isinstance(self.target_name, str)
         target = f"target {self.target_name}" if one else f"targets {', '.join(self.target_name)}"
-        return f"<Table {self.name}: {rows} rows, {columns} {features}, {target}>"
+        return f"<Table {self.name}: {rows} rows, {columns} feature{'s' * (columns != 1)}, {target}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,7 +77,7 @@ class ImageSet:
 
     def __repr__(self) -> str:
         count, *shape = self.X.shape
-        size = " x ".join(str(side) for side in shape)
+        size = " x ".join(map(str, shape))
         return f"<ImageSet {self.name}: {count} images of {size}, {len(self.class_names)} classes>"
 
 
@@ -86,8 +85,7 @@ def content_digest(X: FloatArray, y: FloatArray) -> str:
     """SHA-256, in hexadecimal, of the numbers of a table and their shapes, whatever file they came from.
 
     Example:
-        >>> rows = np.arange(6.0).reshape(3, 2)
-        >>> content_digest(rows, rows[:, 0]) == content_digest(np.asfortranarray(rows), rows[:, 0].copy())
+        >>> content_digest(np.zeros((3, 2)), np.zeros(3)) == content_digest(np.zeros((2, 3)).T, -np.zeros(3))
         True
     """
     # Adding 0.0 turns -0.0 into 0.0: texts that write one number in two ways must agree.
@@ -108,6 +106,6 @@ def image_digest(X: NDArray[np.uint8], y: NDArray[np.int64]) -> str:
 def _digest(*arrays: NDArray[Any]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
-        digest.update(("x".join(str(size) for size in array.shape) + ":").encode("ascii"))
+        digest.update(f"{'x'.join(map(str, array.shape))}:".encode("ascii"))
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -17,13 +17,7 @@ TIMEOUT = 30.0
 
 
 def download(info: DatasetInfo | ImageInfo) -> Path:
-    """Download a dataset into the cache, if its content is the recorded one.
-
-    Sets that come in the same archive, such as the two parts of CIFAR-10, are stored together.
-
-    Raises:
-        DataError: If no source is known, none answers, or the content differs; nothing is stored then.
-    """
+    """Download a dataset, and what comes in the same archive, into the cache, if its content is the recorded one."""
     if info.download is None:
         raise DataError(f"No verified download of the dataset {info.name!r} is known ({info.source}). {_ways(info)}")
     found = [_fetch(info, file) for file in info.download.files]
@@ -42,24 +36,18 @@ def download(info: DatasetInfo | ImageInfo) -> Path:
 
 def _checked(found: list[tuple[str, bytes]], info: DatasetInfo | ImageInfo) -> Arrays:
     """All arrays of the public files, if those of the dataset have the recorded digest."""
-    came_from = f"It came from {' and '.join(url for url, _ in found)}"
+    origin = f"It came from {' and '.join(url for url, _ in found)}; nothing was stored. {_ways(info)}"
     try:
         X, y = parse([content for _, content in found], info)
     except FORMAT_ERRORS as error:
-        raise DataError(
-            f"The public file of {info.name!r} cannot be read: {reason_of(error)}. {came_from}; nothing was stored. "
-            f"{_ways(info)}"
-        ) from error
+        raise DataError(f"The public file of {info.name!r} cannot be read: {reason_of(error)}. {origin}") from error
     used = y
     if isinstance(info, DatasetInfo):
         count = len(info.target_names)
         used = y[:, 0] if count == 1 else y[:, :count]
     wrong = check_digest(X, used, info)
     if wrong is not None:
-        raise DataError(
-            f"The public file does not hold the dataset {info.name!r}: {wrong}. {came_from}; nothing was stored. "
-            f"{_ways(info)}"
-        )
+        raise DataError(f"The public file does not hold the dataset {info.name!r}: {wrong}. {origin}")
     return X, y
 
 
@@ -83,10 +71,8 @@ def _fetch(info: DatasetInfo | ImageInfo, file: PublicFile) -> tuple[str, bytes]
                 continue
         found = hashlib.md5(content, usedforsecurity=False).hexdigest()
         if file.md5 not in (None, found):
-            raise DataError(
-                f"{url} is not the published file: {len(content)} bytes with the MD5 {found[:12]}… and not "
-                f"{file.md5}; nothing was stored. {_ways(info)}"
-            )
+            other = f"{len(content)} bytes with the MD5 {found[:12]}… and not {file.md5}"
+            raise DataError(f"{url} is not the published file: {other}; nothing was stored. {_ways(info)}")
         return url, content
     raise DataError(f"The dataset {info.name!r} could not be downloaded ({reasons[0]}). {_ways(info)}")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gdkl.datasets.content import FloatArray, Table
+from gdkl.datasets.files import wrap
 from gdkl.datasets.registry import describe
 from gdkl.numerics import OptionError
 
@@ -24,12 +27,7 @@ def toy_function(x: ArrayLike) -> FloatArray:
 
 
 def toy(n: int = 800, *, seed: int = 0, noise_variance: float = 0.05) -> Table:
-    """Draw the paper's one-dimensional example: `toy_function` with noise on uniform points in [−2, 12].
-
-    Args:
-        n: Number of points.
-        seed: Which draw.
-        noise_variance: Variance of the Gaussian noise on the target.
+    """Draw ``n`` points of the paper's example: `toy_function` with Gaussian noise, uniform in [−2, 12].
 
     Example:
         >>> X, y, *_ = toy(5, seed=1)
@@ -37,14 +35,12 @@ def toy(n: int = 800, *, seed: int = 0, noise_variance: float = 0.05) -> Table:
         ((5, 1), (5,))
     """
     if n < 1 or seed < 0 or not noise_variance >= 0:
-        raise OptionError(
-            "toy needs n of at least 1 and a seed and noise_variance of at least 0; "
-            f"got n={n}, seed={seed}, noise_variance={noise_variance}."
-        )
+        got = f"got n={n}, seed={seed}, noise_variance={noise_variance}"
+        raise OptionError(f"toy needs n of at least 1 and a seed and noise_variance of at least 0; {got}.")
     rng = np.random.default_rng(seed)
     x = rng.uniform(-2.0, 12.0, size=n)
     y = toy_function(x) + np.sqrt(noise_variance) * rng.standard_normal(n)
-    return _table(x[:, None], y, "toy")
+    return cast(Table, wrap(x[:, None], y, describe("toy")))
 
 
 def diabetes() -> Table:
@@ -52,9 +48,4 @@ def diabetes() -> Table:
     from sklearn.datasets import load_diabetes  # noqa: PLC0415  (no other dataset needs scikit-learn)
 
     X, y = load_diabetes(return_X_y=True, scaled=False)
-    return _table(np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), "diabetes")
-
-
-def _table(X: FloatArray, y: FloatArray, name: str) -> Table:
-    info = describe(name)
-    return Table(X, y, info.feature_names, info.target_names[0], name)
+    return cast(Table, wrap(np.asarray(X, np.float64), np.asarray(y, np.float64), describe("diabetes")))

@@ -6,7 +6,7 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,26 +35,18 @@ def reason_of(error: Exception) -> str:
 
 
 def find(info: DatasetInfo | ImageInfo, data_dir: PathLike | None) -> tuple[Path, ...] | None:
-    """First local copy (one file, or all parts): in the folder passed, in GDKL_DATA's, in the cache.
-
-    Every file is checked for its content when it is read, so it does not matter which one is found.
-    """
+    """First local copy (one file, or all parts): in the folder passed, in GDKL_DATA's, in the cache."""
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
         raise DataError(f"data_dir={os.fspath(data_dir)!r} is not a folder: pass one that holds {info.file_names}.")
-    for folder in _local_folders(data_dir):
+    chosen = [folder for folder in (data_dir, os.environ.get(DATA_VARIABLE)) if folder]
+    # None stands for the cache: where it is takes an import that local files do not need.
+    for place in (*chosen, None):
+        folder = cache_dir() if place is None else Path(place).expanduser()
         for names in ((info.file,), info.parts):
             paths = tuple(folder / f"{name}.npz" for name in names)
             if all(path.is_file() for path in paths):
                 return paths
     return None
-
-
-def _local_folders(data_dir: PathLike | None) -> Iterator[Path]:
-    """Folders to look at, in order; the cache is worked out only when it is needed."""
-    for chosen in (data_dir, os.environ.get(DATA_VARIABLE)):
-        if chosen:
-            yield Path(chosen).expanduser()
-    yield cache_dir()
 
 
 def read(paths: Sequence[Path], info: DatasetInfo | ImageInfo) -> Table | ImageSet:
@@ -64,9 +56,6 @@ def read(paths: Sequence[Path], info: DatasetInfo | ImageInfo) -> Table | ImageS
     labels as ``y`` and the pixels in one of three forms: ``X`` of shape (n, channels, height, width); ``x`` of shape
     (n, height, width), or with channels last; or lossless WebP sheets (``webp``, the bytes of all, ``offsets``, where
     each starts, and ``grid``, rows and columns of images per sheet).
-
-    Raises:
-        DataError: If a file is not of this form, or they hold other numbers.
     """
     parts: list[Arrays] = []
     for path in paths:
@@ -77,17 +66,13 @@ def read(paths: Sequence[Path], info: DatasetInfo | ImageInfo) -> Table | ImageS
             with stored as arrays:
                 parts.append(_table_arrays(arrays, info) if isinstance(info, DatasetInfo) else _pixels(arrays, info))
         except READ_ERRORS as error:
-            raise DataError(
-                f"{path} cannot be read as the dataset {info.name!r} ({reason_of(error)}): replace it by a .npz file "
-                f"with the arrays {_expected(info)}."
-            ) from error
+            found = f"{path} cannot be read as the dataset {info.name!r} ({reason_of(error)})"
+            raise DataError(f"{found}: replace it by a .npz file with the arrays {_expected(info)}.") from error
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    found = check_digest(X, y, info)
-    if found is not None:
-        raise DataError(
-            f"{' and '.join(map(str, paths))} does not hold the dataset {info.name!r}: {found}. Replace the file, or "
-            "remove it to use another copy."
-        )
+    wrong = check_digest(X, y, info)
+    if wrong is not None:
+        found = f"{' and '.join(map(str, paths))} does not hold the dataset {info.name!r}: {wrong}"
+        raise DataError(f"{found}. Replace the file, or remove it to use another copy.")
     return wrap(X, y, info)
 
 
@@ -130,23 +115,21 @@ def _pixels(arrays: Mapping[str, NDArray[Any]], info: ImageInfo) -> Arrays:
     elif "x" in arrays:
         images = arrays["x"].reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
     else:
-        images = _from_sheets(arrays["webp"], arrays["offsets"], arrays["grid"], info)[: len(y)]
+        images = _from_sheets(arrays, info)[: len(y)]
     if images.dtype != np.uint8 or images.shape != (len(y), *info.shape):
         raise ValueError(f"{len(y)} labels and images of shape {images.shape}, {images.dtype}")
     return np.ascontiguousarray(images), y
 
 
-def _from_sheets(
-    content: NDArray[Any], offsets: NDArray[Any], grid: NDArray[Any], info: ImageInfo
-) -> NDArray[np.uint8]:
+def _from_sheets(arrays: Mapping[str, NDArray[Any]], info: ImageInfo) -> NDArray[np.uint8]:
     """Cut sheets of images into ``(n, channels, height, width)``."""
     from PIL import Image  # noqa: PLC0415  (it comes with matplotlib, and nothing else here needs it)
 
     channels, height, width = info.shape
-    rows, columns = (int(value) for value in grid.tolist())
-    raw = content.tobytes()
+    rows, columns = (int(value) for value in arrays["grid"].tolist())
+    raw = arrays["webp"].tobytes()
     sheets: list[NDArray[np.uint8]] = []
-    for first, last in pairwise(int(value) for value in offsets.tolist()):
+    for first, last in pairwise(int(value) for value in arrays["offsets"].tolist()):
         with Image.open(io.BytesIO(raw[first:last])) as sheet:
             image = np.asarray(sheet.convert("RGB" if channels == 3 else "L"), dtype=np.uint8)
         cells = image.reshape(rows, height, columns, width, channels)
@@ -172,7 +155,6 @@ def write(X: NDArray[Any], y: NDArray[Any], info: DatasetInfo | ImageInfo) -> Pa
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: save(file, allow_pickle=False, **arrays))
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror or error}): set {CACHE_VARIABLE} to another folder."
-        ) from error
+        reason = error.strerror or error
+        raise DataError(f"{path} cannot be written ({reason}): set {CACHE_VARIABLE} to another folder.") from error
     return path

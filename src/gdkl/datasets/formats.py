@@ -1,8 +1,7 @@
 """Readers of public files, by format: from the bytes of the files of a dataset to its arrays.
 
 A reader takes the contents of the files, the dataset and the layout that the registry states. It returns features and
-one column per target of the file, or images and labels, and raises an ordinary error (`ValueError`, `OSError`, ...) for
-content of another kind.
+one column per target of the file, or images and labels, and raises `FORMAT_ERRORS` for content of another kind.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import gzip
 import io
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +19,6 @@ from gdkl.datasets.registry import DatasetInfo, ImageInfo
 
 #: What a reader raises for content of another kind.
 FORMAT_ERRORS = (*READ_ERRORS, tarfile.TarError)
-
-_GZIP_START = b"\x1f\x8b"
 
 #: First word of an IDX file that holds bytes in three dimensions, or in one.
 _IDX_IMAGES, _IDX_LABELS = 0x00000803, 0x00000801
@@ -36,28 +32,14 @@ def read_text(
     header_lines: int = 0,
     single_precision: bool = False,
 ) -> Arrays:
-    r"""Columns of numbers, plain or compressed by gzip: features, then targets; columns after these are ignored.
+    """Columns of numbers, plain or compressed by gzip: features, then targets; columns after these are ignored.
 
-    Values are separated by the delimiter alone, never by fixed positions: a value that is wider than its column's
-    heading keeps all of its digits.
-
-    Args:
-        contents: The file.
-        info: Its dataset.
-        delimiter: What stands between two values; None is any run of blanks.
-        header_lines: Lines before the first row.
-        single_precision: Whether the features are rounded to float32, as in the copy that was recorded.
-
-    Example:
-        >>> from gdkl.datasets.registry import parse_registry
-        >>> raw = {"tiny": {"rows": 2, "features": ["a", "b"], "targets": ["y"], "source": "", "licence": "",
-        ...                 "citation": ""}}
-        >>> X, Y = read_text([b"1,2,3\n4,5,6\n"], parse_registry(raw)["tiny"], delimiter=",")
-        >>> X.tolist(), Y.tolist()
-        ([[1.0, 2.0], [4.0, 5.0]], [[3.0], [6.0]])
+    Values are separated by the delimiter (None is any run of blanks) alone, never by fixed positions: a value that is
+    wider than its column's heading keeps all of its digits. ``single_precision`` rounds features to float32, as in the
+    copy that was recorded.
     """
     [content] = contents
-    if content.startswith(_GZIP_START):
+    if content.startswith(b"\x1f\x8b"):
         content = gzip.decompress(content)
     lines = content.decode("utf-8-sig").splitlines()[header_lines:]
     # Spreadsheets leave rows of bare delimiters after the last row.
@@ -109,7 +91,7 @@ def read_idx(contents: Sequence[bytes], info: ImageInfo) -> Arrays:
 READERS: Mapping[str, Callable[..., Arrays]] = {"text": read_text, "cifar": read_cifar, "idx": read_idx}
 
 
-def parse(contents: Sequence[bytes], info: DatasetInfo | ImageInfo) -> tuple[NDArray[Any], NDArray[Any]]:
+def parse(contents: Sequence[bytes], info: DatasetInfo | ImageInfo) -> Arrays:
     """Read the public files of a dataset by the format that the registry states."""
     if info.download is None:
         raise ValueError("it has no public file")

@@ -59,15 +59,7 @@ def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None
 
 
 def load_images(name: str, data_dir: PathLike | None = None) -> ImageSet:
-    """Load a set of images by name, from where `load` would.
-
-    Example:
-        >>> load_images("boston")
-        Traceback (most recent call last):
-        ...
-        gdkl.numerics.errors.OptionError: There is no set of images 'boston': use one of cifar10, cifar10-test, \
-cifar100, cifar100-test, svhn-test, fashion-mnist-test.
-    """
+    """Load a set of images by name, from where `load` would; a table's name is refused."""
     return cast(ImageSet, load(describe_images(name).name, data_dir))
 
 
@@ -84,20 +76,11 @@ def locate(name: str, data_dir: PathLike | None = None) -> Path | None:
 
 
 def fetch(name: str, *, force: bool = False) -> Path:
-    """Make sure that the cache holds a dataset, downloading it if need be.
+    """Path of a dataset's file in the cache, whose content is checked; downloaded if it is not there.
 
     Args:
         name: One of `names` or of `image_names`.
         force: Whether to download it again even if the cache holds it.
-
-    Returns:
-        The path of the file in the cache, whose content has been checked.
-
-    Example:
-        >>> fetch("toy")
-        Traceback (most recent call last):
-        ...
-        gdkl.numerics.errors.OptionError: The dataset 'toy' comes with the library: there is nothing to fetch.
     """
     info = describe_any(name)
     if info.origin is Origin.EMBEDDED:

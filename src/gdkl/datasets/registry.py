@@ -13,30 +13,21 @@ from typing import Any
 
 from gdkl.numerics import OptionError
 
-_NUMBERED = re.compile(r"([a-zA-Z_]*)(\d+)\.\.\1(\d+)")
-
 
 class Origin(StrEnum):
     """How a dataset comes to the user."""
 
     DOWNLOAD = "download"
     """From its public source on first use, unless a local file is there."""
-
     FILE = "file"
     """From a local file alone: no verified public source is known."""
-
     EMBEDDED = "embedded"
     """With the library or one that it depends on; nothing to fetch."""
 
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A public file.
-
-    Attributes:
-        urls: Addresses of the same file, tried in order.
-        md5: As its authors publish it; None where they do not. The dataset's SHA-256 is checked in any case.
-    """
+    """Addresses of one file, tried in order, and its published MD5, if any; the SHA-256 is checked in any case."""
 
     urls: tuple[str, ...]
     md5: str | None = None
@@ -44,13 +35,7 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class Download:
-    """Public files and how to read them.
-
-    Attributes:
-        format: Which reader of `gdkl.datasets.formats`.
-        files: What to download, in the order that the reader takes.
-        layout: Keywords of the reader.
-    """
+    """A reader of `gdkl.datasets.formats`, the files in the order that it takes, and its keywords."""
 
     format: str
     files: tuple[PublicFile, ...]
@@ -157,15 +142,10 @@ def describe(name: str) -> DatasetInfo:
 
     Example:
         >>> info = describe("concrete")
-        >>> info.rows, info.columns, info.target_names
-        (1030, 8, ('compressive_strength_MPa',))
-        >>> info.origin
-        <Origin.DOWNLOAD: 'download'>
+        >>> info.rows, info.columns, info.target_names, info.origin
+        (1030, 8, ('compressive_strength_MPa',), <Origin.DOWNLOAD: 'download'>)
     """
-    info = entries().get(name)
-    if not isinstance(info, DatasetInfo):
-        raise OptionError(f"There is no dataset {name!r}: use one of {', '.join(names())}.")
-    return info
+    return _entry_of(name, DatasetInfo, "dataset")
 
 
 def describe_images(name: str) -> ImageInfo:
@@ -176,17 +156,18 @@ def describe_images(name: str) -> ImageInfo:
         >>> info.rows, info.shape, len(info.class_names)
         (50000, (3, 32, 32), 100)
     """
-    info = entries().get(name)
-    if not isinstance(info, ImageInfo):
-        raise OptionError(f"There is no set of images {name!r}: use one of {', '.join(image_names())}.")
-    return info
+    return _entry_of(name, ImageInfo, "set of images")
 
 
 def describe_any(name: str) -> DatasetInfo | ImageInfo:
     """What is known of a table or a set of images."""
-    known = entries()
+    return _entry_of(name, (DatasetInfo, ImageInfo), "dataset")
+
+
+def _entry_of(name: str, kind: Any, what: str) -> Any:
+    known = {other: info for other, info in entries().items() if isinstance(info, kind)}
     if name not in known:
-        raise OptionError(f"There is no dataset {name!r}: use one of {', '.join(known)}.")
+        raise OptionError(f"There is no {what} {name!r}: use one of {', '.join(known)}.")
     return known[name]
 
 
@@ -198,14 +179,7 @@ def entries() -> Mapping[str, DatasetInfo | ImageInfo]:
 
 
 def parse_registry(raw: Mapping[str, Mapping[str, Any]]) -> dict[str, DatasetInfo | ImageInfo]:
-    """Turn the plain tables of a registry file into entries; ``like = "other"`` inherits what is not stated.
-
-    Example:
-        >>> raw = {"tiny": {"rows": 2, "features": "x1..x3", "targets": ["y"], "source": "", "licence": "",
-        ...                 "citation": ""}}
-        >>> parse_registry(raw)["tiny"].feature_names
-        ('x1', 'x2', 'x3')
-    """
+    """Turn the plain tables of a registry file into entries; ``like = "other"`` inherits what is not stated."""
     return {name: _entry(name, _inherit(raw, table)) for name, table in raw.items()}
 
 
@@ -224,11 +198,9 @@ def _entry(name: str, table: Mapping[str, Any]) -> DatasetInfo | ImageInfo:
         channels, height, width = table["shape"]
         return ImageInfo(**common, shape=(channels, height, width), class_names=tuple(table["classes"]))
     targets = tuple(table["targets"])
+    stored = tuple(table.get("file_targets", targets))
     return DatasetInfo(
-        **common,
-        feature_names=_feature_names(table["features"]),
-        target_names=targets,
-        file_targets=tuple(table.get("file_targets", targets)),
+        **common, feature_names=_feature_names(table["features"]), target_names=targets, file_targets=stored
     )
 
 
@@ -242,7 +214,7 @@ def _feature_names(features: str | list[str]) -> tuple[str, ...]:
     """Names as listed, or numbered ones written as ``"f0..f17"``."""
     if not isinstance(features, str):
         return tuple(features)
-    match = _NUMBERED.fullmatch(features)
+    match = re.fullmatch(r"([a-zA-Z_]*)(\d+)\.\.\1(\d+)", features)
     if match is None:
         raise OptionError(f"features = {features!r} is not a list of names, nor of the form 'f0..f17'.")
     prefix, first, last = match.groups()

@@ -18,9 +18,6 @@ from sklearn.preprocessing import StandardScaler
 
 from gdkl.predictive import FloatArray, Predictive
 
-#: Part of the training rows on which the noise of a model without uncertainty is measured.
-_HELD_OUT = 0.1
-
 
 class LinearGaussian(RegressorMixin, BaseEstimator):
     """Ordinary least squares; the noise is that of its residuals."""
@@ -42,18 +39,14 @@ class LinearGaussian(RegressorMixin, BaseEstimator):
 
 
 class BoostingGaussian(LinearGaussian):
-    """Histogram gradient boosting as it comes; the noise is that of a tenth of the rows, held out of a first fit.
-
-    Args:
-        random_state: Seed.
-    """
+    """Histogram gradient boosting as it comes; the noise is that of a tenth of the rows, held out of a first fit."""
 
     def __init__(self, random_state: int | None = None):
         self.random_state = random_state
 
     def fit(self, X: FloatArray, y: FloatArray) -> Self:
         """Fit the model to nine tenths of the rows for the noise, then to all."""
-        held_out: NDArray[np.bool_] = np.random.default_rng(self.random_state).random(len(y)) < _HELD_OUT
+        held_out: NDArray[np.bool_] = np.random.default_rng(self.random_state).random(len(y)) < 0.1
         model: Any = HistGradientBoostingRegressor(random_state=self.random_state)
         model.fit(X[~held_out], y[~held_out])
         self.variance_ = float(np.mean((y[held_out] - model.predict(X[held_out])) ** 2))
@@ -62,11 +55,7 @@ class BoostingGaussian(LinearGaussian):
 
 
 class LaplaceGPClassifier(ClassifierMixin, BaseEstimator):
-    """scikit-learn's Gaussian process classifier (Laplace, one against the rest), RBF by evidence.
-
-    Args:
-        random_state: Seed.
-    """
+    """scikit-learn's Gaussian process classifier (Laplace, one against the rest), RBF by evidence."""
 
     def __init__(self, random_state: int | None = None):
         self.random_state = random_state

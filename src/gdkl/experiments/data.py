@@ -20,15 +20,7 @@ _VALIDATION_SEED = 0
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows to learn from, and rows to be scored on.
-
-    Attributes:
-        X: Training rows or images.
-        y: Their targets or labels.
-        X_test: Rows to be scored on.
-        y_test: Of them.
-        digest: SHA-256 of the training images; empty for tables.
-    """
+    """Rows to learn from, and rows to be scored on; ``digest`` is the SHA-256 of few training images, else empty."""
 
     X: NDArray[Any]
     y: NDArray[Any]
@@ -52,12 +44,7 @@ def bundled_classes(cell: Cell, data_dir: Path | None, validation: int) -> Part:
 
     if not isinstance(cell.size, float) or not 0 < cell.size < 1:
         raise OptionError(f"size={cell.size!r} must be the part of the rows to train on, between 0 and 1.")
-    load = {
-        "digits": bundled.load_digits,
-        "wine": bundled.load_wine,
-        "breast_cancer": bundled.load_breast_cancer,
-    }[cell.dataset]
-    X, y = (np.asarray(array) for array in load(return_X_y=True))
+    X, y = (np.asarray(array) for array in getattr(bundled, f"load_{cell.dataset}")(return_X_y=True))
     train, test = train_test_split(np.arange(len(y)), train_size=cell.size, stratify=y, random_state=cell.split)
     train, test = _held_out(np.asarray(train), np.asarray(test), validation)
     return Part(X[train], y[train], X[test], y[test])
@@ -67,23 +54,19 @@ def few_images(cell: Cell, data_dir: Path | None, validation: int) -> Part:
     """A few labelled images: the paper's own, or drawn by a seed; validation images lie outside of the draw."""
     if not isinstance(cell.size, int) or cell.size < 1:
         raise OptionError(f"size={cell.size!r} must be a number of images of at least 1.")
-    if validation:
-        return _few_validation_images(cell, cell.size, data_dir, validation)
-    X, y, digest = draws.few_images(cell.dataset, cell.size, cell.split, data_dir)
-    test = draws.load_images(f"{cell.dataset}-test", data_dir)
-    return Part(X, y, test.X, test.y, digest)
-
-
-def _few_validation_images(cell: Cell, size: int, data_dir: Path | None, validation: int) -> Part:
-    """Neither the paper's images nor the test images take part where settings are chosen."""
+    if not validation:
+        X, y, digest = draws.few_images(cell.dataset, cell.size, cell.split, data_dir)
+        test = draws.load_images(f"{cell.dataset}-test", data_dir)
+        return Part(X, y, test.X, test.y, digest)
+    # Neither the paper's images nor the test images take part where settings are chosen.
     if not isinstance(cell.split, int):
         raise OptionError("settings are not chosen on the paper's own images: use --draws with a seed.")
     images = draws.load_images(cell.dataset, data_dir)
     _check_validation(validation, len(images.y))
     held_out, rest = np.split(np.random.default_rng(cell.split).permutation(len(images.y)), [validation])
-    train = rest[draws.stratified_draw(images.y[rest], size, cell.split)]
-    X, y = images.X[train], images.y[train]
-    return Part(X, y, images.X[held_out], images.y[held_out], datasets.image_digest(X, y))
+    train = rest[draws.stratified_draw(images.y[rest], cell.size, cell.split)]
+    digest = datasets.image_digest(images.X[train], images.y[train])
+    return Part(images.X[train], images.y[train], images.X[held_out], images.y[held_out], digest)
 
 
 def all_images(cell: Cell, data_dir: Path | None, validation: int) -> Part:

@@ -42,26 +42,15 @@ def load_images(name: str, data_dir: Path | None) -> datasets.ImageSet:
 
 
 def paper_indices(n: int) -> Labels:
-    """Positions of the paper's ``n`` images in CIFAR-10's training part, in its original order.
-
-    Example:
-        >>> paper_indices(50)[:3]
-        array([  977,  8270, 25814])
-    """
+    """Positions of the paper's ``n`` images in CIFAR-10's training part, in its original order."""
     found = _subsets()["subsets"].get(str(n))
     if found is None:
-        sizes = ", ".join(map(str, SIZES))
-        raise OptionError(f"the paper has no subset of {n} images: use {sizes}, or a draw by seed.")
+        raise OptionError(f"the paper has no subset of {n} images: use one of {SIZES}, or a draw by seed.")
     return np.asarray(found["indices"], dtype=np.int64)
 
 
 def stratified_draw(labels: Labels, n: int, seed: int) -> Labels:
-    """Positions of ``n`` rows drawn by a seed, as many of each class.
-
-    Args:
-        labels: Of all rows.
-        n: How many to draw; what is left over by equal shares goes to classes drawn by the seed.
-        seed: Which draw.
+    """Positions of ``n`` rows drawn by a seed, as many of each class; the seed also says which classes have one more.
 
     Example:
         >>> labels = np.repeat([0, 1], 50)
@@ -86,13 +75,7 @@ def few_images(dataset: str, n: int, draw: Split, data_dir: Path | None = None) 
     """The training images of one draw, their labels and their SHA-256.
 
     A file ``cifar10-subset.npz`` in ``data_dir`` (see `write_subset`) is enough in place of the whole training part,
-    if it holds the images asked for.
-
-    Args:
-        dataset: Name of the training part.
-        n: Number of training images.
-        draw: "paper", or the seed of another draw.
-        data_dir: Where the files are; see `gdkl.datasets.load`.
+    if it holds the images asked for. A draw is "paper", or the seed of another one.
     """
     X, y = _pick(dataset, n, draw, data_dir)
     digest = datasets.image_digest(X, y)
@@ -119,10 +102,8 @@ def _pick(dataset: str, n: int, draw: Split, data_dir: Path | None) -> tuple[Ima
     place = {int(index): position for position, index in enumerate(stored)}
     missing = [index for index in indices.tolist() if index not in place]
     if missing:
-        raise DataError(
-            f"{subset} lacks {len(missing)} of the {n} images of draw {draw}: write it again, or remove it to use the "
-            f"whole of {dataset}."
-        )
+        lacks = f"{subset} lacks {len(missing)} of the {n} images of draw {draw}"
+        raise DataError(f"{lacks}: write it again, or remove it to use the whole of {dataset}.")
     return np.ascontiguousarray(X[[place[index] for index in indices.tolist()]]), labels[indices]
 
 
@@ -142,7 +123,7 @@ def write_subset(path: Path, picks: Sequence[tuple[int, Split]], data_dir: Path 
     """Write a file with the training images of several draws, and all labels, from which other draws are made.
 
     Args:
-        path: Where to; `few_images` looks for the name ``cifar10-subset.npz``.
+        path: Where to; runs look for the name ``cifar10-subset.npz``.
         picks: Sizes and draws.
         data_dir: Where the whole training part is.
 

@@ -16,22 +16,7 @@ from gdkl.numerics import OptionError, chunk_slices
 _ROWS_AT_A_TIME = 500
 
 
-def dense() -> InfiniteNetwork:
-    """Three hidden ReLU layers over all pixels."""
-    return infinite.mlp(3, weight_var=1.6, bias_var=0.2)
-
-
-def wide_resnet_1() -> InfiniteNetwork:
-    """The paper's wide ResNet without pooling, one block per group."""
-    return infinite.wide_resnet(blocks=1)
-
-
-def wide_resnet_4() -> InfiniteNetwork:
-    """The paper's wide ResNet without pooling, four blocks per group."""
-    return infinite.wide_resnet(blocks=4)
-
-
-def pooled() -> InfiniteNetwork:
+def _pooled() -> InfiniteNetwork:
     """Conv, conv, and three times pool and conv, each convolution with a ReLU; then a global average. Needs a GPU."""
 
     def conv() -> list[InfiniteNetwork]:
@@ -44,12 +29,7 @@ def pooled() -> InfiniteNetwork:
 
 
 def published(x1: Tensor, x2: Tensor) -> Tensor:
-    """Four blocks per group over the published runs' layout: images N, C, H, W read as N, H, W, C.
-
-    Example:
-        >>> published(torch.ones(2, 3, 8, 8), torch.ones(1, 3, 8, 8)).shape
-        torch.Size([2, 1])
-    """
+    """Four blocks per group over the published runs' layout: images N, C, H, W read as N, H, W, C."""
     network = infinite.wide_resnet(blocks=4)
     # The width holds what is read as channels.
     first, other = (x.permute(0, 3, 1, 2).contiguous() for x in (x1, x2))
@@ -58,10 +38,11 @@ def published(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 _MAKERS: dict[str, Callable[[], Any]] = {
-    "dense": dense,
-    "wide_resnet_1": wide_resnet_1,
-    "wide_resnet_4": wide_resnet_4,
-    "pooled": pooled,
+    "dense": lambda: infinite.mlp(3, weight_var=1.6, bias_var=0.2),
+    # The paper's wide ResNet without pooling, one or four blocks per group.
+    "wide_resnet_1": lambda: infinite.wide_resnet(blocks=1),
+    "wide_resnet_4": lambda: infinite.wide_resnet(blocks=4),
+    "pooled": _pooled,
     "published": lambda: published,
 }
 
@@ -70,12 +51,7 @@ GUIDES = tuple(_MAKERS)
 
 
 def guide(name: str) -> Any:
-    """The guide of this name.
-
-    Example:
-        >>> type(guide("dense")).__name__
-        'Sequential'
-    """
+    """The guide of this name."""
     if name not in _MAKERS:
         raise OptionError(f"guide={name!r} is not known: use {', '.join(GUIDES)}.")
     return _MAKERS[name]()

@@ -20,9 +20,6 @@ def settings_by_method(
         methods: Those that run.
         texts: What the user has set; a key without a method applies to every method that has it.
         validation: Training rows that are held out and scored.
-
-    Raises:
-        OptionError: If a text is not of this form, or no method has such a key; the known keys are listed.
     """
     from gdkl.experiments.trial import known_options  # noqa: PLC0415  (estimators take seconds to import)
 

@@ -8,34 +8,27 @@ import os
 import platform
 import tempfile
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from gdkl.numerics import DataError, DataWarning
 
 #: A line: the fields of a `Cell`, "key", "scores", "seconds", "versions" and, where there are any, "details".
 Line: TypeAlias = dict[str, Any]
+T = TypeVar("T")
 
 
 class Results:
-    """The results of one experiment in one folder.
-
-    Args:
-        path: The file; it need not exist.
-    """
+    """The results of one experiment in one file, which need not exist yet."""
 
     def __init__(self, path: Path):
         self.path = path
 
     def lines(self) -> list[Line]:
-        """All lines; a torn last one, of a process that was killed while it wrote, is left out with a warning.
-
-        Raises:
-            DataError: If the file cannot be read, or another line is not JSON.
-        """
+        """All lines; a torn last one, of a process that was killed while it wrote, is left out with a warning."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -61,11 +54,7 @@ class Results:
         return {line["key"]: line for line in self.lines() if "key" in line}
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Add a line unless the file has one of its key; several processes may do so at the same time.
-
-        Raises:
-            DataError: If the file cannot be written.
-        """
+        """Add a line unless the file has one of its key; several processes may do so at the same time."""
         try:
             with self._locked() as file:
                 content = file.read()
@@ -99,6 +88,14 @@ def _parsed(row: bytes) -> Line | None:
     except ValueError:
         return None
     return line if isinstance(line, dict) else None
+
+
+def grouped(items: Iterable[T], key: Callable[[T], str]) -> list[list[T]]:
+    """Items of one key together, in the order of their first ones."""
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
 
 
 def check_writable(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gdkl.experiments.results import Line, Results, check_writable
+from gdkl.experiments.results import Line, Results, check_writable, grouped
 from gdkl.experiments.spec import Cell, Spec
 from gdkl.experiments.trial import Place, checkpoint_folder, class_scores, predictions_file, run_cells
 from gdkl.numerics import OptionError, resolve_device
@@ -80,11 +80,7 @@ def _silent(line: str) -> None:
 
 def _tasks(spec: Spec, cells: Sequence[Cell]) -> list[list[Cell]]:
     """Cells that train as one batch, together; the others each on its own."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        together = spec.methods[cell.method].together
-        groups.setdefault(replace(cell, split=None).key if together else cell.key, []).append(cell)
-    return list(groups.values())
+    return grouped(cells, lambda cell: (replace(cell, split=None) if spec.methods[cell.method].together else cell).key)
 
 
 def _run_task(
@@ -123,12 +119,9 @@ def _summary(spec: Spec, line: Line) -> str:
 
 def _ensembles(cells: Sequence[Cell], stored: dict[str, Line], results: Results, scratch: Path) -> list[Line]:
     """Lines of the mean of all seeds' predictions, where those are stored; computed once."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        if cell.key in stored:
-            groups.setdefault(replace(cell, seed=0).key, []).append(cell)
     lines: list[Line] = []
-    for members in groups.values():
+    finished = [cell for cell in cells if cell.key in stored]
+    for members in grouped(finished, lambda cell: replace(cell, seed=0).key):
         if len(members) < 2:
             continue
         mean = replace(members[0], seed=tuple(int(cell.seed) for cell in members))  # pyright: ignore[reportArgumentType]
@@ -148,10 +141,10 @@ def _mean_line(mean: Cell, lines: Sequence[Line], members: Sequence[Cell], scrat
         return None
     loaded = [np.load(file, allow_pickle=False) for file in files]
     labels = loaded[0]["labels"]
-    views = [name for name in loaded[0].files if name != "labels"]
     scores = {
         view: class_scores(np.mean([arrays[view].astype(np.float64) for arrays in loaded], axis=0), labels)
-        for view in views
+        for view in loaded[0].files
+        if view != "labels"
     }
     return {
         **mean.identity(),

@@ -26,9 +26,7 @@ class Cell:
     """One training and its scores: what identifies a line of a results file.
 
     Attributes:
-        experiment: Name of the spec.
-        dataset: Name of the dataset.
-        method: Name of the method.
+        experiment, dataset, method: Their names.
         size: Number, or part, of the training rows; None for all.
         split: Which split of the rows, or which draw of them.
         seed: Of the model; several for the mean of their predictions.
@@ -124,19 +122,16 @@ class Spec:
     """An experiment.
 
     Attributes:
-        name: As `gdkl reproduce` takes it, and of its results file.
-        about: What it is, in a line.
+        name, about: As `gdkl reproduce` takes it, and of its results file; what it is, in a line.
         data: Loads the rows of a cell, given the folder with datasets and the number of validation rows.
         datasets: Names of the datasets, the default ones first.
         methods: By name, the default ones first.
         columns: Scores of the table.
         sizes: Numbers, or parts, of training rows; empty if all are used.
         draws: Draws of the training rows, where seeds count networks; empty where seeds count splits.
-        seeds: Number of splits, or of networks per draw.
-        first_seed: Number of the first.
+        seeds, first_seed: Number of splits, or of networks per draw, and the number of the first.
         model_seed: Seed of every model; None for the split's own number.
-        default_datasets: How many of the datasets are run by default; 0 for all.
-        default_methods: How many of the methods are run by default; 0 for all.
+        default_datasets, default_methods: How many of them are run by default; 0 for all.
         parts: What is scored: "test", "train".
         images: Whether rows are images: they are also scored by averages over views, and trainings have checkpoints.
         ensembles: Whether the mean of all seeds' predictions is scored too.
@@ -171,13 +166,9 @@ class Spec:
         settings: dict[str, Any] = dict(declared.options)
         preset = dict(declared.preset or {})
         for key, value in overrides.items():
-            target, name = (preset, key.removeprefix("preset.")) if key.startswith("preset.") else (settings, key)
-            target[name] = value
-        if preset:
-            settings["preset"] = preset
-        if validation:
-            settings["validation"] = validation
-        return settings
+            (preset if key.startswith("preset.") else settings)[key.removeprefix("preset.")] = value
+        settings |= {"preset": preset} if preset else {}
+        return settings | ({"validation": validation} if validation else {})
 
     def cells(
         self,
@@ -191,11 +182,9 @@ class Spec:
     ) -> Iterator[Cell]:
         """All cells of some datasets and methods (with their settings), in the order of the table."""
         numbers = range(self.first_seed, self.first_seed + (seeds or self.seeds))
-        pairs: list[tuple[Split, int]] = (
-            list(product(draws or self.draws, numbers))
-            if self.draws
-            else [(number, number if self.model_seed is None else self.model_seed) for number in numbers]
-        )
+        pairs: list[tuple[Split, int]] = list(product(draws or self.draws, numbers))
+        if not self.draws:
+            pairs = [(number, number if self.model_seed is None else self.model_seed) for number in numbers]
         for dataset, size, (method, own) in product(datasets, sizes or self.sizes or (None,), settings.items()):
             for split, seed in pairs:
                 yield Cell(self.name, dataset, method, size, split, seed, scored, own)

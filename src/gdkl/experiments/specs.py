@@ -28,29 +28,25 @@ _VIEWS = (
     Column("shifted accuracy", "accuracy", "shifted", 1, 100),
 )
 
+_PAPER = {"base": "paper"}
+
 UCI = Spec(
     "uci",
     "The paper's: regression on Boston, Energy and Concrete, ten 90/10 splits",
     data.table,
     ("boston", "energy", "concrete"),
     {
-        "gdkl": Method("the guided objective", "GDKLRegressor", preset={"base": "paper"}, together=True),
+        "gdkl": Method("the guided objective", "GDKLRegressor", preset=_PAPER, together=True),
         "nngp": Method("the guide alone", "NNGPRegressor", together=True),
         "gp_rbf": Method("RBF Gaussian process, its evidence maximised to convergence", "GPRegressor"),
-        "dkl": Method("deep kernel by evidence", "DKLRegressor", preset={"base": "paper"}, together=True),
+        "dkl": Method("deep kernel by evidence", "DKLRegressor", preset=_PAPER, together=True),
         "gdkl_fast": Method("GDKL with the library's defaults", "GDKLRegressor", together=True),
         "gdkl_ensemble": Method("five of these with one guide", "GDKLRegressor", {"n_members": 5}, together=True),
         "distillation": Method(
-            "ablation: KL(q‖p) alone",
-            "GDKLRegressor",
-            preset={"base": "paper", "objective": "distillation"},
-            together=True,
+            "ablation: KL(q‖p) alone", "GDKLRegressor", {}, _PAPER | {"objective": "distillation"}, together=True
         ),
         "predictive": Method(
-            "ablation: −log q(y|x, D1)",
-            "GDKLRegressor",
-            preset={"base": "paper", "objective": "predictive"},
-            together=True,
+            "ablation: −log q(y|x, D1)", "GDKLRegressor", {}, _PAPER | {"objective": "predictive"}, together=True
         ),
     },
     _REGRESSION,
@@ -64,6 +60,7 @@ UCI = Spec(
 #: Settings that DKL, the network and GDKL share on few images.
 _FEW = {"inference": "exact", "augment": False}
 _NETWORK = {"depth": 28, "widen_factor": 5}
+_LONG = _NETWORK | _PAPER | {"n_iter": 7000}
 
 FEWSHOT = Spec(
     "fewshot",
@@ -78,14 +75,9 @@ FEWSHOT = Spec(
             _FEW | {"guide": "dense", "guide_share": 0.0},
             _NETWORK | {"n_iter": 6000, "guide_scale": 64.0, "try_less_guide": False, "calibrate": False},
         ),
-        "dkl": Method("deep kernel by evidence", "DKLClassifier", _FEW, _NETWORK | {"base": "paper", "n_iter": 7000}),
+        "dkl": Method("deep kernel by evidence", "DKLClassifier", _FEW, _LONG),
         "nngp": Method("the guide alone", "NNGPClassifier", {"guide": "dense"}),
-        "nn": Method(
-            "the network with a softmax head",
-            "NNClassifier",
-            {"augment": False},
-            _NETWORK | {"base": "paper", "n_iter": 7000},
-        ),
+        "nn": Method("the network with a softmax head", "NNClassifier", {"augment": False}, _LONG),
     },
     (*_CLASSES, *_VIEWS),
     sizes=SIZES,
@@ -96,6 +88,7 @@ FEWSHOT = Spec(
 )
 
 _ALL = {"inference": "sparse", "augment": True, "epochs": 200}
+_BATCHES = _NETWORK | _PAPER | {"batch_size": 256}
 
 FULL = Spec(
     "full",
@@ -104,18 +97,8 @@ FULL = Spec(
     ("cifar10", "cifar100"),
     {
         # β was chosen on 5000 held-out training images; the paper has 0.1.
-        "gdkl": Method(
-            "the guided objective",
-            "GDKLClassifier",
-            _ALL | {"guide": "dense", "beta": 0.09},
-            _NETWORK | {"base": "paper", "batch_size": 256},
-        ),
-        "dkl": Method(
-            "deep kernel by the evidence bound",
-            "DKLClassifier",
-            _ALL,
-            _NETWORK | {"base": "paper", "batch_size": 256},
-        ),
+        "gdkl": Method("the guided objective", "GDKLClassifier", _ALL | {"guide": "dense", "beta": 0.09}, _BATCHES),
+        "dkl": Method("deep kernel by the evidence bound", "DKLClassifier", _ALL, _BATCHES),
     },
     (*_CLASSES, *_VIEWS),
     seeds=1,

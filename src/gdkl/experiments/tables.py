@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gdkl.experiments.results import Line
+from gdkl.experiments.results import Line, grouped
 from gdkl.experiments.spec import Column, Spec
 
 if TYPE_CHECKING:
@@ -51,24 +51,25 @@ def published(table: str, method: str, cell: str) -> Published | None:
 def table(spec: Spec, lines: Sequence[Line]) -> Table:
     """One row per dataset, size, draw, method and settings: mean ± deviation or error over its cells.
 
-    Args:
-        spec: The experiment.
-        lines: Lines of its results file. Runs with other settings have rows of their own, which say what differs from
-            the declared ones.
+    Lines of the results file with other than the declared settings have rows of their own, which say what differs.
     """
     from rich.table import Table  # noqa: PLC0415
 
-    groups: dict[str, list[Line]] = {}
-    for line in lines:
-        groups.setdefault(json.dumps(_group(spec, line), sort_keys=True), []).append(line)
-    best = _best(spec, groups.values())
-    rows = [_row(spec, members, best) for members in groups.values()]
-    places = [(members[0]["dataset"], members[0]["size"], _draw(spec, members[0])) for members in groups.values()]
+    groups = grouped(lines, lambda line: json.dumps(_group(spec, line), sort_keys=True))
+    best = _best(spec, groups)
+    rows = [_row(spec, members, best) for members in groups]
+    places = [(members[0]["dataset"], members[0]["size"], _draw(spec, members[0])) for members in groups]
     spread = {"deviation": "standard deviation", "error": "standard error"}[spec.error]
     shown = Table(title=f"{spec.about}: mean ± {spread}")
-    titles = [title for title in dict.fromkeys(title for row in rows for title in row) if _varies(title, rows)]
+    # Columns that say nothing are left out.
+    always = ("dataset", "method")
+    titles = [
+        title
+        for title in dict.fromkeys(title for row in rows for title in row)
+        if title in always or any(row[title] not in (_MISSING, "") for row in rows)
+    ]
     for title in titles:
-        shown.add_column(title, justify="left" if title in ("dataset", "method", "settings") else "right")
+        shown.add_column(title, justify="left" if title in (*always, "settings") else "right")
     for index, row in enumerate(rows):
         if index and places[index] != places[index - 1]:
             shown.add_section()
@@ -83,11 +84,6 @@ def _group(spec: Spec, line: Line) -> list[Any]:
 
 def _draw(spec: Spec, line: Line) -> Any:
     return line["split"] if spec.draws else None
-
-
-def _varies(title: str, rows: Sequence[Mapping[str, str]]) -> bool:
-    """Whether a column says anything."""
-    return title in ("dataset", "method") or any(row[title] not in (_MISSING, "") for row in rows)
 
 
 def _row(spec: Spec, members: Sequence[Line], best: Mapping[str, float]) -> dict[str, str]:
@@ -110,8 +106,9 @@ def _row(spec: Spec, members: Sequence[Line], best: Mapping[str, float]) -> dict
         row[column.title] = text
         if column.paper:
             row[f"paper's {column.title}"] = cell(_paper(spec, first, column), 1 if column.factor == 100 else 2)
-    row["s per fit"] = _mean_of(members, "fit", 1.0, 1)
-    row["ms per step"] = _mean_of(members, "per_step", 1000.0, 1)
+    for title, name, factor in (("s per fit", "fit", 1), ("ms per step", "per_step", 1000)):
+        values = [line["seconds"][name] for line in members if name in line["seconds"]]
+        row[title] = f"{factor * float(np.mean(values)):.1f}" if values else _MISSING
     return row
 
 
@@ -149,11 +146,8 @@ def _paper(spec: Spec, line: Line, column: Column) -> Published | None:
     if paper.split is not None and line["split"] != paper.split:
         return None
     name = paper.cell.format(dataset=line["dataset"], size=line["size"], score=column.paper)
-    for tried in paper.tables.get(column.part, ()):
-        found = published(tried, line["method"], name)
-        if found is not None:
-            return found
-    return None
+    found = (published(tried, line["method"], name) for tried in paper.tables.get(column.part, ()))
+    return next((figure for figure in found if figure is not None), None)
 
 
 def _other_settings(spec: Spec, line: Line) -> str:
@@ -175,11 +169,6 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != "preset"} | preset
 
 
-def _mean_of(members: Sequence[Line], name: str, factor: float, digits: int) -> str:
-    values = [line["seconds"][name] for line in members if name in line["seconds"]]
-    return f"{factor * float(np.mean(values)):.{digits}f}" if values else _MISSING
-
-
 def cell(value: Published | None, digits: int = 2) -> str:
     """A score as a table shows it; a dash where there is none."""
     if value is None:
@@ -196,9 +185,8 @@ def paired_lines(spec: Spec, lines: Sequence[Line]) -> list[str]:
     for line in lines:
         if column.score in line["scores"].get(column.part, {}) and not isinstance(line["seed"], list):
             place = by_place.setdefault(_place(spec, line), {})
-            place.setdefault(line["method"], {})[line["split"]] = (
-                column.factor * line["scores"][column.part][column.score]
-            )
+            score = column.factor * line["scores"][column.part][column.score]
+            place.setdefault(line["method"], {})[line["split"]] = score
     found: list[str] = []
     for place, methods in by_place.items():
         own = methods.pop(spec.compared, {})
@@ -211,9 +199,7 @@ def paired_lines(spec: Spec, lines: Sequence[Line]) -> list[str]:
         better = (gain.mean() < 0) == (column.factor < 0)
         error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
         dataset, size, *_ = json.loads(place)
-        where = f"{dataset}" + ("" if size is None else f" {size:g}")
-        found.append(
-            f"{where}: {spec.compared} is {abs(gain.mean()):.3f} ± {error:.3f} {'better than' if better else 'behind'} "
-            f"{best} in {column.title}, by split."
-        )
+        where = dataset if size is None else f"{dataset} {size:g}"
+        distance = f"{abs(gain.mean()):.3f} ± {error:.3f} {'better than' if better else 'behind'}"
+        found.append(f"{where}: {spec.compared} is {distance} {best} in {column.title}, by split.")
     return found

@@ -113,12 +113,7 @@ def build(spec: Spec, cell: Cell, rows: int, place: Place, callbacks: Sequence[A
 
 
 def steps(epochs: float, batch_size: int | None, rows: int) -> int:
-    """Gradient steps of some passes over the rows.
-
-    Example:
-        >>> steps(30, 512, 7372)
-        432
-    """
+    """Gradient steps of some passes over the rows."""
     if not batch_size:
         raise OptionError("epochs needs a batch size: add --set preset.batch_size=256, or set n_iter instead.")
     if not epochs > 0:
@@ -127,12 +122,7 @@ def steps(epochs: float, batch_size: int | None, rows: int) -> int:
 
 
 def run_cells(spec: Spec, cells: Sequence[Cell], place: Place) -> list[Line]:
-    """Train and score cells that differ by their split alone: one after the other, or as one batch.
-
-    Raises:
-        NumericsError: If training ended before its last step.
-        KeyboardInterrupt: If the user stopped it: a half-trained model is no result.
-    """
+    """Train and score cells that differ by their split alone, as one batch; half-trained models are no results."""
     parts = [_load(spec, cell, place) for cell in cells]
     timer = StepTimer()
     callbacks: list[Any] = [timer]
@@ -156,8 +146,13 @@ def run_cells(spec: Spec, cells: Sequence[Cell], place: Place) -> list[Line]:
     if place.processes > 1:
         details["processes"] = place.processes
     timing = {"fit": round(seconds, 3), "per_step": timer.seconds_per_step}
-    pairs = zip(cells, parts, models, strict=True)
-    return [_line(spec, cell, part, model, timing, details, place) for cell, part, model in pairs]
+    common = {
+        "seconds": {name: value for name, value in timing.items() if value is not None},
+        "versions": versions(place.device),
+        "details": details,
+    }
+    trained = zip(cells, parts, models, strict=True)
+    return [_scored(spec, cell, part, model, common, place) for cell, part, model in trained]
 
 
 def checkpoint_folder(cell: Cell, place: Place) -> Path:
@@ -177,22 +172,14 @@ def _load(spec: Spec, cell: Cell, place: Place) -> Part:
     return part if rows is None else replace(part, X=part.X[:rows], y=part.y[:rows])
 
 
-def _line(
-    spec: Spec,
-    cell: Cell,
-    part: Part,
-    model: Any,
-    timing: Mapping[str, float | None],
-    details: Mapping[str, Any],
-    place: Place,
-) -> Line:
+def _scored(spec: Spec, cell: Cell, part: Part, model: Any, common: Mapping[str, Any], place: Place) -> Line:
     wanted = getattr(model, "n_iter", None) or cell.settings.get("preset", {}).get("n_iter")
     taken = getattr(model, "n_iter_", None)
     if wanted and taken is not None and taken < wanted:
         raise NumericsError(f"{cell} ended after {taken} of {wanted} steps: no result is stored.")
-    more = {"train_rows": len(part.y), **details}
+    details = {"train_rows": len(part.y), **common["details"]}
     if part.digest:
-        more["training_images_sha256"] = part.digest
+        details["training_images_sha256"] = part.digest
     started = time.perf_counter()
     if hasattr(model, "predict_proba"):
         labels = np.searchsorted(model.classes_, part.y_test)
@@ -203,21 +190,15 @@ def _line(
         if cell.scored == "validation":
             # Says which way β should go: above 1 where predictions are overconfident.
             log_probs = torch.as_tensor(np.log(probs["test"].clip(1e-300))).T
-            more["best_temperature"] = round(best_temperature(log_probs, torch.as_tensor(labels)), 4)
+            details["best_temperature"] = round(best_temperature(log_probs, torch.as_tensor(labels)), 4)
     else:
-        scored = {"train": (part.X, part.y), "test": (part.X_test, part.y_test)}
+        rows = {"train": (part.X, part.y), "test": (part.X_test, part.y_test)}
         scores = {
-            name: metrics.summary(model.predict_distribution(scored[name][0]), scored[name][1]) for name in spec.parts
+            name: metrics.summary(model.predict_distribution(rows[name][0]), rows[name][1]) for name in spec.parts
         }
-    seconds = {**timing, "predict": round(time.perf_counter() - started, 3)}
-    return {
-        **cell.identity(),
-        "key": cell.key,
-        "scores": scores,
-        "seconds": {name: value for name, value in seconds.items() if value is not None},
-        "versions": versions(place.device),
-        "details": more,
-    }
+    seconds = {**common["seconds"], "predict": round(time.perf_counter() - started, 3)}
+    line = {**cell.identity(), "key": cell.key, "scores": scores, "seconds": seconds}
+    return {**line, "versions": common["versions"], "details": details}
 
 
 def _store(path: Path, probs: Mapping[str, FloatArray], labels: NDArray[Any]) -> None:
@@ -237,8 +218,5 @@ def class_scores(probs: FloatArray, labels: NDArray[Any]) -> dict[str, float]:
     """Scores of class probabilities ``(m, classes)``, given the column of each true class."""
     probs = probs / probs.sum(axis=1, keepdims=True)
     scores = metrics.class_summary(probs, labels)
-    return {
-        "log_likelihood": -scores.pop("nll"),
-        **scores,
-        "mean_confidence": float(np.max(probs, axis=1).mean()),
-    }
+    confidence = float(np.max(probs, axis=1).mean())
+    return {"log_likelihood": -scores.pop("nll"), **scores, "mean_confidence": confidence}

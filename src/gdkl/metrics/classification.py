@@ -36,7 +36,6 @@ class OodScore(StrEnum):
 
     ENTROPY = "entropy"
     """Entropy of the class probabilities."""
-
     VARIANCE = "variance"
     """Variance of the latent functions, averaged over classes."""
 
@@ -120,15 +119,13 @@ def calibration_bins(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BI
         >>> calibration_bins([[0.9, 0.1], [0.6, 0.4]], [0, 1], n_bins=2).counts
         array([0, 2])
     """
-    p, y = check_classification(probs, labels)
-    _check_bins(n_bins)
+    p, y = check_classification(probs, labels, n_bins)
     top, right = p.max(axis=1), (p.argmax(axis=1) == y).astype(np.float64)
     edges = np.linspace(0.0, 1.0, n_bins + 1)
     place = np.clip(np.digitize(top, edges) - 1, 0, n_bins - 1)
     counts = np.bincount(place, minlength=n_bins)
     with np.errstate(invalid="ignore"):
-        means = (np.bincount(place, weights=value, minlength=n_bins) / counts for value in (top, right))
-        confidence, share = means
+        confidence, share = (np.bincount(place, value, n_bins) / counts for value in (top, right))
     return CalibrationBins(edges, counts.astype(np.int64), confidence, share)
 
 
@@ -188,8 +185,10 @@ def class_summary(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BINS)
     }
 
 
-def check_classification(probs: Probabilities, labels: ArrayLike) -> tuple[FloatArray, IntArray]:
-    """Probabilities and labels as arrays that fit each other; a `DataError` says what to change if they do not."""
+def check_classification(probs: Probabilities, labels: ArrayLike, n_bins: int = N_BINS) -> tuple[FloatArray, IntArray]:
+    """Probabilities and labels as arrays that fit each other; an error says what to change if they do not."""
+    if n_bins < 1:
+        raise OptionError(f"n_bins={n_bins!r} must be at least 1.")
     p = _check_probs(probs)
     y = np.asarray(labels)
     if isinstance(probs, ClassPredictive):
@@ -223,30 +222,18 @@ def _check_probs(probs: Probabilities) -> FloatArray:
     sums = p.sum(axis=1)
     worst = float(sums[np.abs(sums - 1).argmax()])
     if p.min() < -_SUM_TOLERANCE or abs(worst - 1) > _SUM_TOLERANCE:
-        raise DataError(
-            f"probs must be probabilities, rows that sum to 1; the smallest entry is {p.min():.4g} and a row sums to "
-            f"{worst:.4g}. Logits go through a softmax first."
-        )
+        found = f"the smallest entry is {p.min():.4g} and a row sums to {worst:.4g}"
+        raise DataError(f"probs must be probabilities, rows that sum to 1; {found}. Logits go through a softmax first.")
     return p.clip(0.0, 1.0)
-
-
-def _check_bins(n_bins: int) -> None:
-    if n_bins < 1:
-        raise OptionError(f"n_bins={n_bins!r} must be at least 1.")
 
 
 def _calibration_error(probs: Probabilities, labels: ArrayLike, n_bins: int, norm: Literal["l1", "max"]) -> float:
     import torch  # noqa: PLC0415
-    from torchmetrics.functional.classification import (  # noqa: PLC0415  (seconds of imports that no other score needs)
-        multiclass_calibration_error,
-    )
+    from torchmetrics.functional import classification  # noqa: PLC0415  (seconds of imports that no other score needs)
 
-    p, y = check_classification(probs, labels)
-    _check_bins(n_bins)
-    value = multiclass_calibration_error(
-        torch.from_numpy(p.clip(max=_BELOW_ONE)), torch.from_numpy(y), num_classes=p.shape[1], n_bins=n_bins, norm=norm
-    )
-    return float(value)
+    p, y = check_classification(probs, labels, n_bins)
+    below_one, target = torch.from_numpy(p.clip(max=_BELOW_ONE)), torch.from_numpy(y)
+    return float(classification.multiclass_calibration_error(below_one, target, p.shape[1], n_bins, norm))
 
 
 def _mean_variance(variances: Probabilities) -> FloatArray:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gdkl.numerics import DataError, OptionError
-from gdkl.plots.style import BLUE, GREY, INK, PALE, color_cycle, dress, new_figure
-from gdkl.predictive import FloatArray, Predictive
+from gdkl.plots.style import BLUE, DASHED, GREY, INK, PALE, color_cycle, dress, new_figure
+from gdkl.predictive import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,9 +53,6 @@ def predictive_band(
         xlabel: Of the horizontal axis.
         ylabel: Of the vertical axis.
 
-    Returns:
-        The panel that was drawn on.
-
     Example:
         >>> x = np.linspace(0, 1, 5)
         >>> p = Predictive.gaussian(mean=x, variance=np.ones(5), latent_variance=np.full(5, 0.5))
@@ -66,31 +62,25 @@ def predictive_band(
     """
     positions = np.asarray(x, dtype=np.float64).ravel()
     if predictive.mean.size != positions.size:
-        raise DataError(
-            f"x has {positions.size} positions and the prediction has shape {predictive.shape}: give one position per "
-            "prediction of one output."
-        )
+        found = f"x has {positions.size} positions and the prediction has shape {predictive.shape}"
+        raise DataError(f"{found}: give one position per prediction of one output.")
     if not levels or not all(0 < level < 1 for level in levels):
         raise OptionError(f"levels={tuple(levels)!r} must be probabilities strictly between 0 and 1.")
     order = np.argsort(positions)
     if gap is not None:
         shade_gap(ax, gap)
     for depth, level in enumerate(sorted(levels, reverse=True), start=1):
-        low, high = (_along(bound, order) for bound in predictive.interval(level))
+        low, high = (bound.ravel()[order] for bound in predictive.interval(level))
         ax.fill_between(positions[order], low, high, color=color, alpha=_BAND_ALPHA, linewidth=0)
         # The legend shows a band as dark as it is in the picture, on top of the wider ones.
         shown = 1 - (1 - _BAND_ALPHA) ** depth
         ax.fill_between([], [], [], color=color, alpha=shown, linewidth=0, label=f"{100 * level:g} % band")
-    ax.plot(positions[order], _along(predictive.mean, order), color=color, linewidth=1.8, label=label, zorder=3)
+    ax.plot(positions[order], predictive.mean.ravel()[order], color=color, linewidth=1.8, label=label, zorder=3)
     if truth is not None:
         draw_truth(ax, *truth)
     if observed is not None:
         draw_points(ax, *observed, label="data")
     return dress(ax, title=title, xlabel=xlabel, ylabel=ylabel)
-
-
-def _along(values: FloatArray, order: NDArray[np.intp]) -> FloatArray:
-    return values.ravel()[order]
 
 
 def shade_gap(ax: Axes, gap: tuple[float, float]) -> None:
@@ -103,7 +93,7 @@ def draw_truth(ax: Axes, x: ArrayLike, y: ArrayLike) -> None:
     positions = np.asarray(x, dtype=np.float64).ravel()
     order = np.argsort(positions)
     values = np.asarray(y, dtype=np.float64).ravel()[order]
-    ax.plot(positions[order], values, color=INK, linewidth=1.2, linestyle=(0, (4, 2.5)), label="truth", zorder=4)
+    ax.plot(positions[order], values, color=INK, linewidth=1.2, linestyle=DASHED, label="truth", zorder=4)
 
 
 def draw_points(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, **look: Any) -> None:
@@ -140,11 +130,10 @@ def bands_figure(
     if not predictions:
         raise DataError("bands_figure needs at least one prediction: pass {name: predictive}.")
     columns = min(2, len(predictions))
-    rows = math.ceil(len(predictions) / columns)
+    rows = -(-len(predictions) // columns)
     figure = new_figure(5.4 * columns, 0.45 + 2.75 * rows)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel())
     colors = color_cycle(predictions)
-    panels = list(grid.ravel())
     for index, (name, predictive) in enumerate(predictions.items()):
         note = "" if notes is None else notes.get(name, "")
         predictive_band(
@@ -165,8 +154,7 @@ def bands_figure(
     margin = 0.3 * float(np.ptp(values))
     # One model's wild band must not squeeze the others' panels.
     panels[0].set_ylim(float(values.min()) - margin, float(values.max()) + margin)
-    positions = np.asarray(x, dtype=np.float64)
-    panels[0].set_xlim(float(positions.min()), float(positions.max()))
+    panels[0].set_xlim(float(np.min(x)), float(np.max(x)))
     _shared_legend(figure)
     return figure
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gdkl import metrics
 from gdkl.numerics import DataError, OptionError
-from gdkl.plots.style import (
-    BLUE,
-    FONT_SIZE,
-    GREY,
-    INK,
-    PALE,
-    add_legend,
-    color_cycle,
-    dress,
-    new_figure,
-    panel_of,
-    percent_axes,
-)
+from gdkl.plots import style
+from gdkl.plots.style import BLUE, FONT_SIZE, GREY, INK, PALE, add_legend, calibration_axes, color_cycle, panel_of
 from gdkl.predictive import ClassPredictive, FloatArray, Predictive
 
 if TYPE_CHECKING:
@@ -31,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Levels at which coverage is counted by default.
 DEFAULT_LEVELS: FloatArray = np.linspace(0.05, 0.95, 19)
-
-_PANEL_WIDTH = 2.9
 
 
 def coverage_curve(predictive: Predictive, y: ArrayLike, levels: Sequence[float] | FloatArray) -> FloatArray:
@@ -85,13 +72,11 @@ def calibration(
     n = int(np.asarray(y).size)
     low, high = binom.ppf(0.025, n, values) / n, binom.ppf(0.975, n, values) / n
     ax.fill_between(values, low, high, color=PALE, linewidth=0, label=f"chance, n = {n}")
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=(0, (4, 2.5)))
     colors = color_cycle(predictions)
     for name, predictive in predictions.items():
         observed = coverage_curve(predictive, y, values)
         ax.plot(values, observed, color=colors[name], linewidth=1.6, marker="o", markersize=3, label=name)
-    dress(ax, title=title, xlabel="nominal coverage", ylabel="observed coverage")
-    percent_axes(ax)
+    calibration_axes(ax, "nominal coverage", "observed coverage", title)
     ax.set_ylim(0, 1.02)
     ax.set_aspect("equal")
     for text, place, align in (("too cautious", (0.04, 0.93), "left"), ("too sure", (0.96, 0.05), "right")):
@@ -132,33 +117,13 @@ def reliability_diagram(
     left, width = bins.edges[:-1][filled], 1.0 / n_bins
     reached, promised = bins.accuracy[filled], bins.confidence[filled]
     ax.bar(left, reached, width, align="edge", color=color, edgecolor="white", linewidth=0.6, label="accuracy")
-    ax.bar(
-        left,
-        promised - reached,
-        width,
-        bottom=reached,
-        align="edge",
-        facecolor="none",
-        edgecolor=INK,
-        linewidth=0.6,
-        hatch="////",
-        alpha=0.55,
-        label="gap to confidence",
-    )
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=(0, (4, 2.5)))
-    dress(ax, title=title, xlabel="confidence", ylabel="accuracy")
-    percent_axes(ax)
+    hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linewidth": 0.6, "hatch": "////", "alpha": 0.55}
+    ax.bar(left, promised - reached, width, reached, align="edge", label="gap to confidence", **hatched)
+    calibration_axes(ax, "confidence", "accuracy", title)
     ax.set_ylim(0, 1)
     scores = metrics.class_summary(probs, labels, n_bins)
-    ax.text(
-        0.05,
-        0.95,
-        f"ECE {scores['ece']:.3f}\nMCE {scores['mce']:.3f}\nBrier {scores['brier']:.3f}",
-        transform=ax.transAxes,
-        va="top",
-        fontsize=FONT_SIZE - 1,
-        color=INK,
-    )
+    text = f"ECE {scores['ece']:.3f}\nMCE {scores['mce']:.3f}\nBrier {scores['brier']:.3f}"
+    ax.text(0.05, 0.95, text, transform=ax.transAxes, va="top", fontsize=FONT_SIZE - 1, color=INK)
     return ax
 
 
@@ -173,9 +138,7 @@ def confidence_histogram(
 ) -> Axes:
     """Draw how many predictions have which confidence, with the mean confidence and the accuracy as lines.
 
-    Where the two lines meet, the classifier is honest on average.
-
-    The arguments are those of `reliability_diagram`.
+    Where the two lines meet, the classifier is honest on average. The arguments are those of `reliability_diagram`.
 
     Example:
         >>> confidence_histogram([[0.9, 0.1], [0.6, 0.4]], [0, 1]).get_ylabel()
@@ -188,8 +151,7 @@ def confidence_histogram(
     confidence = float(np.nansum(shares * bins.confidence))
     ax.axvline(metrics.accuracy(probs, labels), color=INK, linewidth=1.3, label="accuracy")
     ax.axvline(confidence, color=INK, linewidth=1.3, linestyle=(0, (2, 1.5)), label="mean confidence")
-    dress(ax, title=title, xlabel="confidence", ylabel="share of predictions")
-    percent_axes(ax)
+    calibration_axes(ax, "confidence", "share of predictions", title, diagonal=False)
     return ax
 
 
@@ -199,8 +161,7 @@ def reliability_figure(
     """Reliability diagrams over confidence histograms, one column per model, as in the paper's figure.
 
     Args:
-        predictions: What each model's ``predict_distribution`` returned for the same rows, or class probabilities, by
-            name.
+        predictions: By name, what ``predict_distribution`` returned for the same rows, or class probabilities.
         labels: The labels that came true; the columns of bare probabilities.
         n_bins: Bins of confidence.
 
@@ -212,11 +173,11 @@ def reliability_figure(
     if not predictions:
         raise DataError("reliability_figure needs at least one model: pass {name: probabilities}.")
     count = len(predictions)
-    figure = new_figure(0.5 + _PANEL_WIDTH * count, 4.6)
+    figure = style.new_figure(0.5 + 2.9 * count, 4.6)
     grid = figure.subplots(2, count, sharex=True, sharey="row", squeeze=False, height_ratios=(2.2, 1))
     colors = color_cycle(predictions)
     for column, (name, probs) in enumerate(predictions.items()):
-        above, below = grid[0, column], grid[1, column]
+        above, below = grid[:, column]
         reliability_diagram(probs, labels, n_bins=n_bins, color=colors[name], title=name, ax=above)
         confidence_histogram(probs, labels, n_bins=n_bins, color=colors[name], ax=below)
         above.set_xlabel("")
@@ -224,7 +185,6 @@ def reliability_figure(
             above.set_ylabel("")
             below.set_ylabel("")
     handles, names = grid[1, 0].get_legend_handles_labels()
-    figure.legend(
-        handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize=FONT_SIZE - 1, labelcolor=INK
-    )
+    look: dict[str, Any] = {"frameon": False, "fontsize": FONT_SIZE - 1, "labelcolor": INK}
+    figure.legend(handles, names, loc="outside lower center", ncols=2, **look)
     return figure

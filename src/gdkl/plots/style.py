@@ -6,6 +6,7 @@ Nothing here touches matplotlib's global state: figures are plain `Figure` objec
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ METHOD_COLORS: Final = {"GDKL": BLUE, "DKL": VERMILION, "NNGP": GREEN, "GP": PUR
 
 _FURTHER: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 
+DASHED: Final = (0, (4, 2.5))
 DPI: Final = 160
 FONT_SIZE: Final = 9.5
 TITLE_SIZE: Final = 10.5
@@ -45,11 +47,9 @@ def color_cycle(names: Iterable[str]) -> dict[str, str]:
         {'DKL': '#D55E00', 'mine': '#0072B2'}
     """
     names = list(names)
-    taken = {METHOD_COLORS[name] for name in names if name in METHOD_COLORS}
-    free = [color for color in _FURTHER if color not in taken] or list(_FURTHER)
-    others = [name for name in names if name not in METHOD_COLORS]
-    chosen = {name: free[index % len(free)] for index, name in enumerate(others)}
-    return {name: METHOD_COLORS.get(name) or chosen[name] for name in names}
+    taken = {METHOD_COLORS.get(name) for name in names}
+    free = cycle([color for color in _FURTHER if color not in taken] or _FURTHER)
+    return {name: METHOD_COLORS.get(name) or next(free) for name in names}
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -89,10 +89,13 @@ def dress(ax: Axes, *, title: str | None = None, xlabel: str | None = None, ylab
     return ax
 
 
-def percent_axes(ax: Axes) -> None:
-    """Axes that show parts of one as percentages."""
+def calibration_axes(ax: Axes, xlabel: str, ylabel: str, title: str | None = None, diagonal: bool = True) -> None:
+    """Axes in percent, with the diagonal on which a model is honest."""
     from matplotlib.ticker import PercentFormatter  # noqa: PLC0415
 
+    if diagonal:
+        ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=DASHED, zorder=1.9)
+    dress(ax, title=title, xlabel=xlabel, ylabel=ylabel)
     ax.set_xlim(0, 1)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))

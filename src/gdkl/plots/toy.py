@@ -8,7 +8,7 @@ enough, near the label and as wide as the noise where D1 says nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,8 +41,7 @@ def label_informed(
 ) -> tuple[FloatArray, FloatArray]:
     """Condition latent marginals N(μ, s²) each on its own noisy label: p(f | x, D1) becomes p(f | x, y, D1).
 
-    The result has variance 1 / (1/s² + 1/σ²) and mean variance · (μ/s² + y/σ²), computed in a form that also
-    holds where s² is zero.
+    The result has variance 1 / (1/s² + 1/σ²) and mean variance · (μ/s² + y/σ²), also where s² is zero.
 
     Args:
         mean: Means μ.
@@ -66,18 +65,13 @@ class ToyExample:
     """All numbers of the illustrative example.
 
     Attributes:
-        x1: Positions of D1, none of them in the gap.
-        y1: Noisy labels of D1.
-        x2: Positions of D2.
-        y2: Noisy labels of D2.
+        x1, y1: Positions and noisy labels of D1, none of them in the gap.
+        x2, y2: Positions and noisy labels of D2.
         truth2: The function behind the labels of D2.
-        grid: Positions over the domain.
-        truth: The function on the grid.
+        grid, truth: Positions over the domain and the function there.
         posterior: Prediction on the grid given D1, of new observations and of the function.
-        marginal_mean: Means of p(f | x, D1) at D2.
-        marginal_variance: Variances of it.
-        target_mean: Means of p(f | x, y, D1) at D2.
-        target_variance: Variances of it.
+        marginal_mean, marginal_variance: Those of p(f | x, D1) at D2.
+        target_mean, target_variance: Those of p(f | x, y, D1) at D2.
         noise_variance: Noise variance that the evidence chose.
         gap: Region without points of D1.
     """
@@ -117,14 +111,9 @@ def in_region(x: ArrayLike, region: tuple[float, float]) -> NDArray[np.bool_]:
 def toy_example(n: int = 800, *, seed: int = 0, gap: tuple[float, float] = GAP) -> ToyExample:
     """Compute the paper's illustrative example.
 
-    ``n`` noisy points are drawn uniformly over [−2, 12] and split at random into two halves; those of D1 in the gap
-    are removed; an RBF Gaussian process is fitted on D1 by evidence; its marginals at D2 are conditioned each on its
-    own label.
-
-    Args:
-        n: Number of points before the split.
-        seed: Which draw and split.
-        gap: Region that D1 has no points in.
+    ``n`` noisy points are drawn uniformly over [−2, 12] and split at random into two halves, D1 and D2; those of D1 in
+    the gap are removed; an RBF Gaussian process is fitted on D1 by evidence; its marginals at D2 are conditioned each
+    on its own label.
 
     Example:
         >>> example = toy_example(120, seed=1)
@@ -168,10 +157,7 @@ def toy_figure(example: ToyExample | None = None) -> Figure:
     """The paper's Figure 1: what is known from D1, and what a guide makes of the labels of D2.
 
     Left: D1 with its gap, the target function and p(f | x, D1). Right: D2 and, for each of its points, the Gaussian
-    p(f | x, y, D1) as a mean with a 90 % bar.
-
-    Args:
-        example: The numbers; None computes those of the paper's setting.
+    p(f | x, y, D1) as a mean with a 90 % bar. Without an example, its numbers are those of the paper's setting.
 
     Example:
         >>> figure = toy_figure(toy_example(120, seed=1))
@@ -189,18 +175,18 @@ def toy_figure(example: ToyExample | None = None) -> Figure:
     left.set_ylim(float(values.min()) - margin, float(values.max()) + 3.5 * margin)
     left.set_xlim(float(example.grid[0]), float(example.grid[-1]))
     for ax in (left, right):
-        _name_gap(ax, example.gap)
+        place = {"xy": (sum(example.gap) / 2, 0.02), "xycoords": ("data", "axes fraction")}
+        ax.annotate("no data in $D_1$", **place, ha="center", va="bottom", fontsize=FONT_SIZE - 1, color=GREY)
         add_legend(ax, loc="upper center", ncols=5, columnspacing=1.2, handlelength=1.6)
     return figure
 
 
 def _draw_posterior(ax: Axes, example: ToyExample) -> None:
     p = example.posterior
-    latent = Predictive.gaussian(p.mean, p.latent_variance, p.latent_variance)
     predictive_band(
         ax,
         example.grid,
-        latent,
+        Predictive.gaussian(p.mean, p.latent_variance, p.latent_variance),
         truth=(example.grid, example.truth),
         gap=example.gap,
         label=r"$p(f\mid x, D_1)$",
@@ -212,31 +198,9 @@ def _draw_posterior(ax: Axes, example: ToyExample) -> None:
 def _draw_targets(ax: Axes, example: ToyExample) -> None:
     shade_gap(ax, example.gap)
     draw_points(ax, example.x2, example.y2, label=r"$D_2$")
-    half = _WIDTH_90 * np.sqrt(example.target_variance)
-    ax.vlines(
-        example.x2,
-        example.target_mean - half,
-        example.target_mean + half,
-        color=BLUE,
-        alpha=0.3,
-        linewidth=1.1,
-        label="90 % interval",
-        zorder=2,
-    )
-    draw_points(
-        ax, example.x2, example.target_mean, label=r"$p(f_*\mid x_*, y_*, D_1)$", color=BLUE, alpha=1.0, zorder=3
-    )
+    x, mean, half = example.x2, example.target_mean, _WIDTH_90 * np.sqrt(example.target_variance)
+    look: dict[str, Any] = {"color": BLUE, "alpha": 0.3, "linewidth": 1.1, "zorder": 2}
+    ax.vlines(x, mean - half, mean + half, label="90 % interval", **look)
+    draw_points(ax, x, mean, label=r"$p(f_*\mid x_*, y_*, D_1)$", color=BLUE, alpha=1.0, zorder=3)
     draw_truth(ax, example.grid, example.truth)
     dress(ax, title=r"Targets for $D_2$: sure where $D_1$ is, near the label in the gap", xlabel="x")
-
-
-def _name_gap(ax: Axes, gap: tuple[float, float]) -> None:
-    ax.annotate(
-        "no data in $D_1$",
-        xy=(sum(gap) / 2, 0.02),
-        xycoords=("data", "axes fraction"),
-        ha="center",
-        va="bottom",
-        fontsize=FONT_SIZE - 1,
-        color=GREY,
-    )

@@ -28,9 +28,6 @@ _NAMES = {
 
 _TERM_COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
 
-#: The running median looks over this part of the logged steps.
-_WINDOW_PART = 0.03
-
 
 def history(
     history: pd.DataFrame, *, terms: Sequence[str] | None = None, title: str | None = None, ax: Axes | None = None
@@ -49,8 +46,7 @@ def history(
     Example:
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"step": [1.0, 2.0], "objective": [3.0, 2.5], "ell": [2.0, 1.7], "kl": [1.0, 0.8]})
-        >>> ax = history(frame)
-        >>> ax.get_xlabel()
+        >>> history(frame).get_xlabel()
         'step'
     """
     if "step" not in history.columns or len(history) == 0:
@@ -63,7 +59,7 @@ def history(
         raise OptionError(f"terms {unknown} are not in the history: use some of {', '.join(columns)}.")
     ax = panel_of(ax, 6, 3.6)
     steps = history["step"].to_numpy(dtype=np.float64)
-    window = max(1, round(_WINDOW_PART * len(history)))
+    window = max(1, round(0.03 * len(history)))
     colors = iter(_TERM_COLORS * (1 + len(terms)))
     for name in terms:
         color = INK if name == "objective" else next(colors)
@@ -71,20 +67,11 @@ def history(
         smooth = values.rolling(window, center=True, min_periods=1).median()
         marker = "o" if len(history) == 1 else ""
         ax.plot(steps, values.to_numpy(), color=color, alpha=0.25, linewidth=0.7, marker=marker)
-        ax.plot(
-            steps,
-            smooth.to_numpy(),
-            color=color,
-            linewidth=2.0 if name == "objective" else 1.4,
-            label=_NAMES.get(name, name.replace("_", " ")),
-        )
+        label, width = _NAMES.get(name, name.replace("_", " ")), 2.0 if name == "objective" else 1.4
+        ax.plot(steps, smooth.to_numpy(), color=color, linewidth=width, label=label)
     if "learning_rate" in columns:
-        _mark_rate_changes(ax, steps, history["learning_rate"].to_numpy(dtype=np.float64))
+        for index in np.flatnonzero(np.diff(history["learning_rate"].to_numpy(dtype=np.float64))):
+            ax.axvline(float(steps[index + 1]), color=GREY, linewidth=0.8, linestyle=":", zorder=1)
     dress(ax, title=title, xlabel="step", ylabel="value per point")
     add_legend(ax)
     return ax
-
-
-def _mark_rate_changes(ax: Axes, steps: np.ndarray, rates: np.ndarray) -> None:
-    for index in np.flatnonzero(np.diff(rates)):
-        ax.axvline(float(steps[index + 1]), color=GREY, linewidth=0.8, linestyle=":", zorder=1)

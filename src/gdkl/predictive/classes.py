@@ -68,15 +68,7 @@ class ClassPredictive:
         return self.classes[self.probs.argmax(axis=1)]
 
     def sample(self, n: int = 1, *, random_state: RandomState = None) -> NDArray[Any]:
-        """Draw labels, each row independently of the others.
-
-        Args:
-            n: Number of draws per row.
-            random_state: Seed or generator.
-
-        Returns:
-            Labels ``(n, m)``.
-        """
+        """Draw ``n`` labels per row, ``(n, m)``, each row independently of the others."""
         level = draws_from(random_state, n).uniform(size=(n, len(self), 1))
         # The first class whose cumulative probability passes the level; the last is for what rounding leaves.
         passed = (self.probs.cumsum(axis=1) <= level).sum(axis=-1)
@@ -109,9 +101,8 @@ def class_index(classes: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
     except (KeyError, TypeError) as error:
         unseen = [label for label in dict.fromkeys(labels.ravel().tolist()) if label not in numbers]
         named = ", ".join(repr(label) for label in unseen[:5]) + (" ..." if len(unseen) > 5 else "")
-        raise DataError(
-            f"y has labels that were not there in fit: {named}. The classes are {shown(classes)}."
-        ) from error
+        told = f"y has labels that were not there in fit: {named}. The classes are {shown(classes)}."
+        raise DataError(told) from error
 
 
 def shown(classes: NDArray[Any]) -> str:

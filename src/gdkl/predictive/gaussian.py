@@ -15,9 +15,6 @@ FloatArray: TypeAlias = NDArray[np.float64]
 #: A seed or generator, as everywhere in scikit-learn and NumPy.
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
-#: Halvings of a bracket: 60 leave less of it than a float64 resolves.
-_BISECTIONS = 60
-
 
 class Predictive:
     """Predictive distribution of the targets at ``n`` points, in the targets' own units.
@@ -42,15 +39,14 @@ class Predictive:
         self.component_means: FloatArray = np.asarray(means, dtype=np.float64)
         self.component_variances: FloatArray = np.asarray(variances, dtype=np.float64)
         self.component_latent_variances: FloatArray = np.asarray(latent_variances, dtype=np.float64)
-        shapes = {
-            self.component_means.shape,
-            self.component_variances.shape,
-            self.component_latent_variances.shape,
-        }
+        shapes = {part.shape for part in self._parts()}
         if len(shapes) != 1 or self.component_means.ndim < 2:
             raise DataError(
                 f"means, variances and latent_variances need one shape (K, n) or (K, n, n_outputs); got {shapes}."
             )
+
+    def _parts(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.component_means, self.component_variances, self.component_latent_variances
 
     @classmethod
     def gaussian(cls, mean: ArrayLike, variance: ArrayLike, latent_variance: ArrayLike) -> Predictive:
@@ -108,13 +104,9 @@ class Predictive:
         return ndtr((y - self.component_means) / np.sqrt(self.component_variances)).mean(axis=0)
 
     def quantile(self, q: float | Sequence[float]) -> FloatArray:
-        """Value that a new observation stays below with probability ``q``.
+        """Value that a new observation stays below with probability ``q``, strictly between 0 and 1.
 
-        Args:
-            q: One probability strictly between 0 and 1, or several.
-
-        Returns:
-            Array of the targets' shape; for several probabilities, one such array per probability, stacked.
+        The array has the targets' shape; for several probabilities, one such array per probability, stacked.
         """
         levels = _probabilities(q, "q")
         result = np.stack([self._quantile(float(level)) for level in levels])
@@ -127,8 +119,9 @@ class Predictive:
         low, high = candidates.min(axis=0), candidates.max(axis=0)
         if self.n_components == 1:
             return low
-        # The mixture's quantile lies between the smallest and largest of its components' quantiles.
-        for _ in range(_BISECTIONS):
+        # The mixture's quantile lies between the smallest and largest of its components' quantiles; 60 halvings of
+        # this bracket leave less than a float64 resolves.
+        for _ in range(60):
             middle = 0.5 * (low + high)
             below = self.cdf(middle) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
@@ -142,16 +135,9 @@ class Predictive:
         return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
 
     def sample(self, n: int = 1, *, random_state: RandomState = None) -> FloatArray:
-        """Draw observations, each point independently of the others.
+        """Draw ``n`` observations per point, ``(n, *shape)``, each point independently of the others.
 
         For draws that are correlated between points use the estimator's ``sample_y``.
-
-        Args:
-            n: Number of draws per point.
-            random_state: Seed or generator.
-
-        Returns:
-            Array of shape ``(n, *shape)``.
         """
         generator = draws_from(random_state, n)
         # A member of an ensemble speaks for all points of one draw, as one function would.
@@ -168,10 +154,7 @@ class Predictive:
         raise DataError(f"y has shape {values.shape}; this prediction is for targets of shape {self.shape}.")
 
     def output(self, k: int) -> Predictive:
-        """The prediction of one of several targets alone, of shape ``(n,)``.
-
-        Args:
-            k: Number of the target, from 0; from the end if negative.
+        """The prediction of target number ``k`` alone, of shape ``(n,)``; counted from the end if negative.
 
         Example:
             >>> p = Predictive.gaussian([[1.0, 2.0]], [[1.0, 4.0]], [[0.5, 3.0]])
@@ -181,18 +164,13 @@ class Predictive:
         count = self.shape[1] if len(self.shape) > 1 else 1
         if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or not -count <= k < count:
             raise OptionError(f"output({k!r}) is not there: the targets have the numbers 0 to {count - 1}.")
-        parts = (self.component_means, self.component_variances, self.component_latent_variances)
-        return Predictive(*(part.reshape(*part.shape[:2], count)[..., k] for part in parts))
+        return Predictive(*(part.reshape(*part.shape[:2], count)[..., k] for part in self._parts()))
 
     def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> Predictive:
         """The prediction for some of the points, picked as from an array: ``p[:10]``, ``p[mask]``."""
         if isinstance(rows, (int, np.integer)):
             raise OptionError(f"p[{rows}] would be no array: use p[{rows}:{int(rows) + 1}].")
-        return Predictive(
-            self.component_means[:, rows],
-            self.component_variances[:, rows],
-            self.component_latent_variances[:, rows],
-        )
+        return Predictive(*(part[:, rows] for part in self._parts()))
 
     def __len__(self) -> int:
         return self.shape[0]

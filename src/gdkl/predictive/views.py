@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from gdkl.numerics import DataError
 
-#: Images ``(..., height, width)``.
+#: ``(..., height, width)``.
 Images: TypeAlias = NDArray[Any]
-
-#: A shift as part of an image's side: two pixels of 32.
-_SHIFT = 1 / 16
 
 
 class Views(StrEnum):
@@ -43,11 +40,9 @@ def count_views(views: Views) -> int:
 
 
 def image_views(images: Images, views: Views) -> Iterator[Images]:
-    """The images as each of the views has them, those of a narrower choice first.
+    """The images ``(..., height, width)`` as each of the views has them, those of a narrower choice first.
 
-    Args:
-        images: Whole images, ``(..., height, width)``. Where a shift uncovers pixels, the border is repeated.
-        views: Which views.
+    Where a shift uncovers pixels, the border is repeated.
 
     Example:
         >>> image = np.arange(4.0).reshape(1, 1, 2, 2)
@@ -56,22 +51,16 @@ def image_views(images: Images, views: Views) -> Iterator[Images]:
     """
     if images.ndim < 3:
         raise DataError(f"views are of images, (..., channels, height, width); got shape {images.shape}.")
-    height, width = images.shape[-2:]
+    # A shift is by a sixteenth of an image's side: two pixels of 32.
+    height, width = (max(1, round(side / 16)) for side in images.shape[-2:])
     for mirror, down, along in _MOVES[views]:
-        turned = images[..., ::-1] if mirror else images
-        yield _shifted(turned, down * _pixels(height), along * _pixels(width))
+        yield _shifted(images[..., ::-1] if mirror else images, down * height, along * width)
 
 
 def mean_over_views(
     images: Images, predict: Callable[[Images], NDArray[np.float64]], views: Sequence[Views]
 ) -> dict[Views, NDArray[np.float64]]:
-    """Means of predictions over several choices of views, each view predicted once.
-
-    Args:
-        images: Whole images.
-        predict: From images to what is averaged, such as class probabilities.
-        views: Choices of views.
-    """
+    """Means over several choices of views of what ``predict`` makes of images, each view predicted once."""
     widest = max(views, key=count_views)
     total: NDArray[np.float64] | None = None
     found: dict[Views, NDArray[np.float64]] = {}
@@ -82,20 +71,14 @@ def mean_over_views(
     return found
 
 
+_STEPS = ((1, 0), (-1, 0), (0, 1), (0, -1))
 #: Whether the image is turned, and its steps down and along; each choice starts with the narrower one's.
+_MIRRORED = ((False, 0, 0), (True, 0, 0))
 _MOVES: dict[Views, tuple[tuple[bool, int, int], ...]] = {
-    Views.PLAIN: ((False, 0, 0),),
-    Views.MIRRORED: ((False, 0, 0), (True, 0, 0)),
-    Views.SHIFTED: (
-        (False, 0, 0),
-        (True, 0, 0),
-        *((turned, *step) for step in ((1, 0), (-1, 0), (0, 1), (0, -1)) for turned in (False, True)),
-    ),
+    Views.PLAIN: _MIRRORED[:1],
+    Views.MIRRORED: _MIRRORED,
+    Views.SHIFTED: (*_MIRRORED, *((turn, *step) for step in _STEPS for turn in (False, True))),
 }
-
-
-def _pixels(side: int) -> int:
-    return max(1, round(_SHIFT * side))
 
 
 def _shifted(images: Images, down: int, along: int) -> Images:
