@@ -233,12 +233,17 @@ def test_a_function_that_another_process_cannot_identify_is_refused(tmp_path):
         ).fit(X, Y)
 
 
-def test_an_exact_regressor_says_that_it_keeps_no_checkpoints(tmp_path):
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    model = GDKLRegressor(n_iter=2, random_state=0, device="cpu", callbacks=[every_step(tmp_path / "kept")])
-    with pytest.warns(CheckpointWarning, match="exact regression keeps no checkpoints"):
-        model.fit(X, X[:, 0])
-    assert model.inference_ == "exact"
+@pytest.mark.parametrize("killed_at", [9, 20])
+def test_an_exact_regressor_resumes_before_and_after_its_held_out_rows_join(killed_at, tmp_path):
+    options = {"n_iter": 30, "random_state": 0, "device": "cpu"}
+    with pytest.raises(KilledError):
+        GDKLRegressor(**options, callbacks=[every_step(tmp_path), kill_at(killed_at)]).fit(X[:80], Y[:80])
+    resumed = GDKLRegressor(**options, callbacks=[every_step(tmp_path)]).fit(X[:80], Y[:80])
+    assert resumed.history_["step"].iloc[0] == killed_at + 1
+    whole = GDKLRegressor(**options).fit(X[:80], Y[:80])
+    np.testing.assert_allclose(resumed.predict(X), whole.predict(X), rtol=1e-9)
+    assert resumed.noise_ == pytest.approx(whole.noise_, rel=1e-9)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_exact_classifier_resumes(tmp_path):

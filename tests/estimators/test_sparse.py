@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import gdkl
 from gdkl import DKLClassifier, DKLRegressor, GDKLClassifier, GDKLRegressor, NNGPRegressor
 from gdkl.numerics import DataError, DataWarning, OptionError
-from gdkl.training import prefers_exact
+from gdkl.training import Problem, prefers_exact
 
 REGRESSORS = {"gdkl": GDKLRegressor, "dkl": DKLRegressor}
 CLASSIFIERS = {"gdkl": GDKLClassifier, "dkl": DKLClassifier}
@@ -204,10 +204,9 @@ def test_bad_options_are_refused(options, error, match):
 
 
 def test_auto_is_exact_for_small_tables_and_sparse_beyond_memory():
-    place = {"guided": True, "device": torch.device("cpu"), "dtype": torch.float64}
-    assert prefers_exact(2000, 1, 1, 10**6, **place)
-    assert not prefers_exact(2_000_000, 1, 1, 1, **place)
-    assert not prefers_exact(30_000, 1, 1, 10**6, **place)
+    assert prefers_exact(Problem(2000, 1, 1, guided=True), 10**6, 2**34)
+    assert not prefers_exact(Problem(2_000_000, 1, 1, guided=True), 1, 2**34)
+    assert not prefers_exact(Problem(30_000, 1, 1, guided=True), 10**6, 2**34)
     X, y = table(80)
     assert make(GDKLRegressor, n_iter=3).fit(X, y).inference_ == "exact"
 
@@ -215,8 +214,8 @@ def test_auto_is_exact_for_small_tables_and_sparse_beyond_memory():
 def test_auto_knows_that_exact_classes_see_few_rows_per_step(monkeypatch):
     asked = []
 
-    def remembered(*arguments, **options):
-        asked.append(options["rows_per_step"])
+    def remembered(problem, n_iter, memory):
+        asked.append(problem.rows_per_step)
         return True
 
     monkeypatch.setattr("gdkl.estimators.base.prefers_exact", remembered)

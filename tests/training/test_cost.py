@@ -11,7 +11,10 @@ from gdkl.numerics import GdklWarning, MemoryLimitError
 from gdkl.training import Problem, TrainingData, check_cost, cost, prefers_exact
 
 CPU = torch.device("cpu")
-PLACE = {"guided": True, "device": CPU, "dtype": torch.float64, "memory": 64 * 2**30}
+
+
+def exact(rows, outputs, steps, memory=64 * 2**30, rows_per_step=None):
+    return prefers_exact(Problem(rows, outputs, 1, True, rows_per_step), steps, memory)
 
 
 def test_long_training_warns_before_it_starts():
@@ -32,13 +35,13 @@ def test_the_estimate_grows_with_the_cube_of_the_rows():
 
 def test_it_takes_no_time_to_tell_and_is_always_the_same(monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: pytest.fail("timed"))
-    assert len({prefers_exact(3000, 1, 1, 2000, **PLACE) for _ in range(3)}) == 1
+    assert len({exact(3000, 1, 2000) for _ in range(3)}) == 1
 
 
 def test_up_to_2000_rows_are_exact_if_they_fit():
-    assert prefers_exact(2000, 1, 1, 10**6, **PLACE)
-    assert not prefers_exact(2000, 1, 1, 10, **{**PLACE, "memory": 2**26})
-    assert not prefers_exact(2001, 1, 1, 10**6, **PLACE)
+    assert exact(2000, 1, 10**6)
+    assert not exact(2000, 1, 10, memory=2**26)
+    assert not exact(2001, 1, 10**6)
 
 
 def test_steps_of_some_of_the_rows_cost_what_these_cost():
@@ -47,11 +50,11 @@ def test_steps_of_some_of_the_rows_cost_what_these_cost():
     assert part.seconds(500) - small.seconds(500) == pytest.approx(8 / 3 * 4000**3 * 10 / cost.NOMINAL_RATE["cpu"])
     assert part.bytes() == 5 * 10 * 4000**2 * 8
     assert Problem(4000, 10, 1, True).seconds(500) > 50 * part.seconds(500)
-    assert not prefers_exact(4000, 10, 1, 500, **PLACE)
-    assert prefers_exact(4000, 10, 1, 500, **PLACE, rows_per_step=256)
+    assert not exact(4000, 10, 500)
+    assert exact(4000, 10, 500, rows_per_step=256)
     # Not beyond what the factors of all rows take of memory, nor for ever.
-    assert not prefers_exact(15_000, 10, 1, 500, **PLACE, rows_per_step=256)
-    assert not prefers_exact(4000, 10, 1, 10**7, **PLACE, rows_per_step=256)
+    assert not exact(15_000, 10, 500, rows_per_step=256)
+    assert not exact(4000, 10, 10**7, rows_per_step=256)
     # More rows per step than there are: all of them.
     assert Problem(4000, 1, 1, True, 9000).seconds(5) == Problem(4000, 1, 1, True).seconds(5)
 

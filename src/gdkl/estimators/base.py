@@ -6,8 +6,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -18,17 +17,19 @@ from torch import Tensor
 
 from gdkl.estimators.checks import check_number, check_student_options, refuse_fit_options
 from gdkl.estimators.factories import FeatureNet
+from gdkl.estimators.loader_source import LoaderSource
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset, check_preset, resolve
 from gdkl.estimators.regimes import Regime
 from gdkl.estimators.resuming import FitCheckpoints
 from gdkl.estimators.saving import save
-from gdkl.estimators.sources import Source
+from gdkl.estimators.sources import ArraySource
 from gdkl.inputs import FloatArray
 from gdkl.numerics import (
     InterruptedFitWarning,
     NotFittedError,
     OptionError,
+    available_memory,
     resolve_device,
     resolve_dtype,
 )
@@ -36,10 +37,10 @@ from gdkl.training import (
     ALONE,
     Callback,
     Checkpoint,
-    CheckpointWarning,
     EpochProgress,
     FittedModel,
     FittedNetwork,
+    Problem,
     ProgressDisplay,
     StepReport,
     TrainingOutcome,
@@ -56,17 +57,12 @@ _INFERENCES = ("auto", "exact", "sparse")
 
 AnyModel = FittedModel | FittedNetwork
 
+#: Where the rows and targets of a fit come from.
+Source: TypeAlias = ArraySource | LoaderSource
+
 
 class Fit(NamedTuple):
-    """What training gives.
-
-    Attributes:
-        model: The student, or whatever predicts.
-        temperature: What log probabilities are divided by.
-        guide_model: The guide as a model of its own, where it has a share of the predicted probabilities.
-        guide_share: That share.
-        beta: Weight of the guide that training had.
-    """
+    """What training gives: the model, and for classes what it is tempered by and mixed with, and the β it had."""
 
     model: AnyModel
     temperature: float = 1.0
@@ -150,11 +146,11 @@ class EstimatorBase(BaseEstimator, ABC):
         self._check_options()
         device = resolve_device(self.device)
         # Training needs gradients, whatever the caller has switched off around it.
-        with torch.inference_mode(False), torch.enable_grad(), ExitStack() as running:
+        with torch.inference_mode(False), torch.enable_grad():
             seed = draw_seed(self.random_state)
             source = self._read(X, y, seed, self._may_calibrate())
             exact = self._choose_inference(source, device)
-            checkpoints = self._checkpoints(source, seed, exact, running)
+            checkpoints = self._checkpoints(source, seed)
             plan = self._plan(source, device, seed, exact, checkpoints)
             fit = self._train(source, plan)
             if checkpoints is not None:
@@ -178,7 +174,7 @@ class EstimatorBase(BaseEstimator, ABC):
 
     def _choose_inference(self, source: Source, device: torch.device) -> bool:
         """Whether inference is exact: by the option, else by memory and work, which depend on sizes alone."""
-        if not hasattr(source, "tensors"):
+        if isinstance(source, LoaderSource):
             if self.inference == "exact":
                 raise OptionError(
                     "inference='exact' needs all rows at once: pass arrays instead of a Dataset or DataLoader."
@@ -187,16 +183,9 @@ class EstimatorBase(BaseEstimator, ABC):
         if self.inference != "auto":
             return self.inference == "exact"
         preset = self._resolve(source, device, exact=True)
-        return prefers_exact(
-            source.rows,
-            source.outputs,
-            int(self.n_members),
-            int(preset.n_iter),
-            guided=self._guided,
-            device=device,
-            dtype=resolve_dtype(self.dtype),
-            rows_per_step=int(preset.batch_size) or None,
-        )
+        size = (source.rows, source.outputs, int(self.n_members), self._guided, int(preset.batch_size) or None)
+        problem = Problem(*size, resolve_dtype(self.dtype), device.type)
+        return prefers_exact(problem, int(preset.n_iter), available_memory(device))
 
     def _resolve(self, source: Source, device: torch.device, *, exact: bool) -> Preset:
         """Every number of the fit."""
@@ -256,21 +245,13 @@ class EstimatorBase(BaseEstimator, ABC):
     def _user_checkpoint(self) -> Checkpoint | None:
         return next((callback for callback in self.callbacks or () if isinstance(callback, Checkpoint)), None)
 
-    def _checkpoints(self, source: Source, seed: int, exact: bool, running: ExitStack) -> FitCheckpoints | None:
+    def _checkpoints(self, source: Source, seed: int) -> FitCheckpoints | None:
         """Checkpoints of this very fit, if the user passed a `gdkl.training.Checkpoint` among the callbacks."""
         wanted = self._user_checkpoint()
         if wanted is None:
             return None
         if self.random_state is None:
             raise OptionError("a Checkpoint needs a random_state, such as 0: a fit resumes only with the seed it had.")
-        if exact and not self._is_classifier() and self._method == "gdkl":
-            warnings.warn(
-                "exact regression keeps no checkpoints: a fit that is killed starts anew. inference='sparse' keeps its "
-                "state.",
-                CheckpointWarning,
-                stacklevel=3,
-            )
-            return None
         return FitCheckpoints(wanted, self, seed, *source.identity())
 
     def _warn_of_interrupt(self, outcome: TrainingOutcome | None) -> None:

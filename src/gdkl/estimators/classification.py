@@ -16,12 +16,12 @@ from torch import Tensor
 
 from gdkl.calibration import best_temperature, held_out_count, hold_out_stratified
 from gdkl.calibration.temperature import PRIOR_DEVIATION
-from gdkl.estimators.base import AnyModel, EstimatorBase, Fit, to_numpy
+from gdkl.estimators.base import AnyModel, EstimatorBase, Fit, Source, to_numpy
 from gdkl.estimators.kinds import ImageKind, Kind, TableKind, check_views
 from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import FirstPass, is_stream, refuse_malformed_batches
 from gdkl.estimators.plan import Plan
-from gdkl.estimators.sources import ArraySource, Source
+from gdkl.estimators.sources import ArraySource
 from gdkl.gp import ClassLikelihood, LeftOut, base_samples, class_log_probs
 from gdkl.inputs import (
     MIN_ROWS,

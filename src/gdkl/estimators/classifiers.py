@@ -21,7 +21,7 @@ from gdkl.methods import (
     fit_dkl_classes,
     fit_gdkl_classes,
     fit_nn_classes,
-    fit_nngp_classes,
+    fit_nngp,
     fit_sparse_dkl_classes,
     fit_sparse_gdkl_classes,
 )
@@ -92,27 +92,24 @@ class _Trust(NamedTuple):
 class GDKLClassifier(GuidedClassifier, StudentClassifier):
     """Guided deep kernel learning of classes: features of a network, one Gaussian process per class over them.
 
+    Options that are not described here are as for `GDKLRegressor`.
+
     Args:
-        beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. None for the preset's: 3
-            for tables, 0.001 with inducing points; for few images up to 6 by their number, or a thirtieth of it if a
-            held-out fifth of them is better off with it (two trial fits), and 0.1 with inducing points. See ``beta_``.
+        beta: Weight of the guide. None for the preset's: 3 for tables, 0.001 with inducing points; for few images up to
+            6 by their number, or a thirtieth of it if a held-out fifth of them is better off with it (two trial fits),
+            and 0.1 with inducing points. See ``beta_``.
         n_iter: Gradient steps; each sees a fresh random split of the rows. None for 500.
         likelihood: "dirichlet", or "gaussian" for a regression on ±1 per class.
-        guide: The model that guides: None for an infinite network of three hidden ReLU layers, "auto" for a small
-            search over infinite networks (see ``guide_report_``), any `gdkl.infinite` network, any GPyTorch kernel, or
-            a function ``k(x1, x2)``. It sees scaled rows; a dense network or a GPyTorch kernel sees images flat.
+        guide: As for `GDKLRegressor`, or "auto" for a small search over infinite networks (see ``guide_report_``). A
+            dense network or a GPyTorch kernel sees images flat.
         guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
             the guide's. 0 is the student alone, 1 the guide. None for 0.75 on tables; for few images 0.25, or 0.5 if
             the guide predicts held-out labels well; 0 with inducing points, where no guide has seen all rows.
-        feature_net: None for d-100-100-100-20 with ReLU, and for images a wide ResNet of depth 10 and factor 2, or 28
-            and 5 with inducing points on a GPU. Or a list of widths, a `torch.nn.Module` (copied), or a function from
-            the number of columns, or of channels, to one.
-        base_kernel: Any GPyTorch kernel over the features; None for a scaled RBF.
-        inference: "exact": all rows at every step. "sparse": inducing points, mini-batches and a softmax over sampled
-            latents in place of the Dirichlet likelihood, for any number of rows. "auto": exact while it fits in memory
-            and its work stays below some ten minutes; see ``inference_``.
+        feature_net: As for `GDKLRegressor`; None is, for images, a wide ResNet of depth 10 and factor 2, or 28 and 5
+            with inducing points on a GPU. A function gets the number of channels.
+        inference: As for `GDKLRegressor`; "sparse" has a softmax over sampled latents in place of the Dirichlet
+            likelihood.
         n_inducing: Number of inducing points; None for 128, for images 10 or one per class.
-        n_members: Members of a deep ensemble that shares one guide; probabilities are their mean.
         augment: Tables with exact inference: whether the student follows its guide also at rows recombined from two
             training rows, column by column. Images: True for random crops and mirror images at every step, "crop" for
             crops alone; with exact inference the guide sees the images as they are. A Dataset or DataLoader of images
@@ -120,12 +117,8 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
         views: How images are looked at when they are predicted; probabilities are the mean over the views. "plain": as
             they are; "mirrored": the image and its mirror image; "shifted": both, each also shifted to all four sides
             by a sixteenth of its size, ten views in all. It may be changed after ``fit``.
-        preset: Every other number: None for the library's own, "paper" for the published protocol, or a `gdkl.Preset`.
-        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64; for images float32 networks, trained in bfloat16 where that is faster, under float64
             algebra), "float32" or "float64".
-        random_state: Seed of weights, splits, sampled latents and of the order in which a DataLoader shuffles.
-        verbose: 1 shows progress on standard error.
         callbacks: As for `GDKLRegressor`; trial fits call them, too.
 
     Attributes after ``fit``:
@@ -247,7 +240,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
         share = _IMAGE_GUIDE_SHARES[trusted] if isinstance(trust.share, str) else float(trust.share)
         if trust.beta == 0 and self.guide_share is None:
             share = 0.0
-        guide_model = fit_nngp_classes(data, guide) if share else None
+        guide_model = fit_nngp(data, guide) if share else None
         return Fit(model, temperature, guide_model, share, trust.beta)
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, plan: Plan) -> Fit:
@@ -302,16 +295,8 @@ class DKLClassifier(StudentClassifier):
 class NNGPClassifier(GuidedClassifier):
     """The guide alone: one Gaussian process per class with the kernel of an infinitely wide network.
 
-    Args:
-        likelihood: As for `GDKLClassifier`.
-        guide: As for `GDKLClassifier`.
-        views: As for `GDKLClassifier`.
-        preset: ``Preset(calibrate=True)`` fits a temperature to leave-one-out predictions; not by default, as
-            published.
-        device: As for `GDKLClassifier`.
-        dtype: As for `GDKLClassifier`.
-        random_state: Seed of the splits that the scale is chosen by, and of the sampled latents.
-        verbose: Accepted for uniformity; there is no loop to show.
+    Options are as for `GDKLClassifier`. ``Preset(calibrate=True)`` fits a temperature to leave-one-out predictions; not
+    by default, as published.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -348,7 +333,7 @@ class NNGPClassifier(GuidedClassifier):
         temperature = 1.0
         if plan.preset.calibrate:
             temperature = self._left_out_temperature(guide.left_out(), plan.seed)
-        return Fit(fit_nngp_classes(data, guide), temperature)
+        return Fit(fit_nngp(data, guide), temperature)
 
 
 class NNClassifier(ClassifierBase):

@@ -96,14 +96,7 @@ def image_network_builder(
 ) -> Callable[[int], nn.Module]:
     """A function to a fresh network over flat rows that are images; it ignores the number of their columns.
 
-    None is the default wide ResNet; widths make a perceptron over the pixels; a function gets the number of channels.
-
-    Args:
-        feature_net: What the user passed.
-        image_shape: Channels, height and width.
-        dtype: Precision of the features.
-        resnet: Builds the default network from the number of channels.
-        augmentation: How images are altered at random in training; None for not at all.
+    None is ``resnet`` of the number of channels; widths make a perceptron over the pixels.
     """
     channels, pixels = image_shape[0], prod(image_shape)
     if isinstance(feature_net, (list, tuple, np.ndarray)):

@@ -27,13 +27,8 @@ _PART_ROWS = 512
 class SeededPasses:
     """A loader whose passes draw from random numbers of our own: one order per pass, the same for the same seed.
 
-    A DataLoader that shuffles, its samplers and its Dataset draw from the global generators of torch, NumPy or Python
-    unless they were given one of their own. For the time of a pass the global ones are ours, so that neither the loader
-    nor the user's own random numbers are changed by a fit.
-
-    Args:
-        loader: Anything that can be iterated over again and again.
-        seed: Of the passes.
+    A DataLoader, its samplers and its Dataset draw from the global generators unless they were given their own. During
+    a pass these are ours, so that neither the loader nor the user's random numbers are changed by a fit.
 
     Example:
         >>> from torch.utils.data import DataLoader
@@ -49,11 +44,7 @@ class SeededPasses:
         self._begun = 0
 
     def __iter__(self) -> Iterator[Any]:
-        """What the loader yields, in a new pass.
-
-        Raises:
-            DataError: If rows of a Dataset have different shapes, so that they cannot be stacked.
-        """
+        """What the loader yields, in a new pass."""
         numbers = OwnRandomNumbers(self._seed, self._begun)
         self._begun += 1
         try:
@@ -90,12 +81,7 @@ class _Without(Sampler[Any]):
 
 
 def split_by_position(loader: Iterable[Any], seed: int) -> tuple[Iterable[Any], Iterable[Any] | None] | None:
-    """A loader without some rows, and one of these rows; None where rows have no positions.
-
-    Args:
-        loader: A DataLoader over a Dataset whose rows have numbers; anything else is not split.
-        seed: Of the rows that are held out.
-    """
+    """A loader without some rows, and one of these rows; None for all but a DataLoader over rows with positions."""
     # A class derived from DataLoader may yield what it likes.
     if type(loader) is not DataLoader or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return None
@@ -132,11 +118,6 @@ def _like(loader: DataLoader[Any], batches: Any) -> Iterable[Any]:
 def content_keys(X: NDArray[Any], y: NDArray[Any], seed: int = 0) -> NDArray[np.uint64]:
     """One number per row that its content alone decides, as good as random: equal rows have equal numbers.
 
-    Args:
-        X: Rows or images, ``(b, ...)``.
-        y: Their targets.
-        seed: Other seeds give other numbers.
-
     Example:
         >>> X, y = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), np.array([0.0, 0.0, 0.0])
         >>> one, two, three = content_keys(X, y)
@@ -156,13 +137,7 @@ def content_keys(X: NDArray[Any], y: NDArray[Any], seed: int = 0) -> NDArray[np.
 
 
 class ContentFilter:
-    """Leaves out rows that are recognised by their content, and notices when they do not come again.
-
-    Args:
-        held: Keys of the rows that are left out, see `content_keys`.
-        seed: Of the keys.
-        rows: How many rows a pass yields, those included.
-    """
+    """Leaves out rows by their content (see `content_keys`), and notices when they do not come again."""
 
     def __init__(self, held: NDArray[np.uint64], seed: int, rows: int):
         self._held, self._seed, self._rows = held, seed, rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,14 +23,8 @@ from gdkl.training import Batch, BatchSource, LoaderBatches
 class LoaderSource:
     """A loader that was gone through once, as the source of a fit.
 
-    Attributes:
-        kind: How rows are read and scaled.
-        outputs: Number of targets per row, or of classes.
-        loader: Yields the batches to train on, and rows that ``filter`` leaves out.
-        first: What the first pass gave.
-        encode: From targets to scaled targets ``(outputs, b)``, or from labels to class numbers ``(b,)``.
-        held_out: Rows and targets that are held out, if any.
-        filter: Takes them out of the batches, where the loader does not.
+    ``encode`` scales targets to ``(outputs, b)``, or turns labels into class numbers ``(b,)``; ``filter`` takes
+    held-out rows out of the batches, where the loader does not.
     """
 
     kind: Kind
@@ -69,9 +63,8 @@ class LoaderSource:
         return self.first.fingerprint, self.first.order
 
 
-@dataclass(frozen=True)
-class ReadLoader:
-    """A loader after its first pass, before scales are chosen: loader, first pass, held-out rows and their filter."""
+class ReadLoader(NamedTuple):
+    """A loader after its first pass, before scales are chosen."""
 
     loader: Iterable[Any]
     first: FirstPass
@@ -82,16 +75,7 @@ class ReadLoader:
 def read_loader(
     X: Any, batch_size: int | None, seed: int, *, labels: bool, hold_out: bool, fingerprint: bool
 ) -> ReadLoader:
-    """Choose the rows that are held out, and go through the loader once.
-
-    Args:
-        X: Dataset, DataLoader or list of batches.
-        batch_size: Rows per batch of a Dataset, if the user says.
-        seed: Of the held-out rows, and of the passes.
-        labels: Whether targets are labels.
-        hold_out: Whether any rows are held out.
-        fingerprint: As for `first_pass`.
-    """
+    """Choose the rows that are held out, if any, and go through a Dataset, DataLoader or list of batches once."""
     loader = as_loader(X, batch_size, seed)
     split = split_by_position(loader, seed) if hold_out else None
     if split is None:

@@ -47,15 +47,7 @@ def is_stream(X: Any, y: Any = None) -> bool:
 
 
 def refuse_malformed_batches(X: Any, y: Any) -> None:
-    """Refuse what was meant as batches and is none; tables are let through.
-
-    Args:
-        X: What `is_stream` does not take.
-        y: Targets beside it. Without them X has to hold its own.
-
-    Raises:
-        DataError: If it was meant so; it says what a batch is.
-    """
+    """Refuse what was meant as batches and is none; tables are let through."""
     if isinstance(X, (list, tuple)) and X:
         first: Any = cast("list[Any]", X)[0]
         if isinstance(first, dict):
@@ -88,12 +80,7 @@ def _ndim(value: Any) -> int:
 
 
 def as_loader(X: Any, batch_size: int | None, seed: int) -> Iterable[Any]:
-    """A loader over a Dataset in a random order; a DataLoader or a list of batches as it is.
-
-    Raises:
-        OptionError: If a batch size was asked for that the loader does not have.
-        DataError: If a Dataset is empty or has no length.
-    """
+    """A loader over a Dataset in a random order; a DataLoader or a list of batches as it is."""
     if isinstance(X, (DataLoader, list, tuple)):
         own = X.batch_size if isinstance(X, DataLoader) else None
         if batch_size is not None and own != batch_size:
@@ -118,28 +105,14 @@ def as_loader(X: Any, batch_size: int | None, seed: int) -> Iterable[Any]:
 
 @dataclass(frozen=True)
 class PairReader:
-    """Reads what a loader yields as arrays of the right shapes.
-
-    Attributes:
-        labels: Whether targets are labels.
-        row_shape: Shape of one row in the batches before, if there are any.
-        y_shape: Shape of one target there.
-    """
+    """Reads what a loader yields as arrays, of the shapes of the batches before if there are any."""
 
     labels: bool
     row_shape: tuple[int, ...] | None = None
     y_shape: tuple[int, ...] | None = None
 
     def __call__(self, item: Any, number: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Rows and targets of one batch.
-
-        Args:
-            item: What the loader yields.
-            number: Of the batch, from 0; None where it is not known.
-
-        Raises:
-            DataError: If it is not a pair of rows and targets that fit each other and the batches before.
-        """
+        """Rows and targets of one batch, which must fit each other and the batches before."""
         name = "a batch" if number is None else f"batch {number}"
         parts: list[NDArray[Any]] = []
         for what, value in zip("xy", as_pair(item, name), strict=True):
@@ -196,19 +169,9 @@ def _numbers(y: NDArray[Any], name: str) -> NDArray[Any]:
 class FirstPass:
     """What one pass over a loader gives.
 
-    Attributes:
-        rows: Number of rows to train on.
-        batch_size: Rows of the largest batch.
-        X: A random sample of the rows, ``(k, ...)``.
-        y: Their targets.
-        x_moments: Of the columns, or of the channels of images.
-        y_moments: Of the targets; empty for labels.
-        x_range: Smallest and largest value of any x.
-        classes: The labels, sorted; None for numbers.
-        reader: Reads further batches, with the shapes of these.
-        held_out: Rows, targets and keys that are not to be trained on, where some were asked for.
-        fingerprint: Identifies the rows and the size of batches, in any order; empty where it was not asked for.
-        order: Identifies the batches in the order of this pass; likewise.
+    ``rows`` and ``batch_size`` are without the held-out rows; ``X`` and ``y`` are a random sample; moments are of the
+    columns, or of the channels of images. ``fingerprint`` identifies the rows in any order, ``order`` the batches as
+    they came.
     """
 
     rows: int
@@ -233,15 +196,7 @@ class FirstPass:
 def first_pass(
     loader: Iterable[Any], *, labels: bool, seed: int, hold_out: bool = False, fingerprint: bool = False
 ) -> FirstPass:
-    """Go through a loader once: count, scales, classes, and a random sample of rows.
-
-    Args:
-        loader: Yields pairs of rows and targets.
-        labels: Whether targets are labels.
-        seed: Of the sample.
-        hold_out: Whether some rows are held out, chosen by their content.
-        fingerprint: Whether the rows, and the batches in this order, are to be identified.
-    """
+    """Go through a loader once; ``hold_out`` chooses rows by their content, ``fingerprint`` identifies the data."""
     x_moments, y_moments = ColumnMoments(), ColumnMoments()
     generator = np.random.default_rng(seed)
     sample = _SmallestKeys(SUBSET_MOST + (MOST_HELD_OUT if hold_out else 0))

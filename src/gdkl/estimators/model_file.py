@@ -27,13 +27,7 @@ _KEY = "gdkl"
 
 
 def write_model(path: str | os.PathLike[str], tensors: dict[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Write a model file, atomically: an error leaves no half-written file behind.
-
-    Args:
-        path: Where to.
-        tensors: Contiguous tensors on the CPU that share no memory.
-        header: What else there is to know, as JSON values.
-    """
+    """Write contiguous tensors on the CPU and a JSON header, atomically: an error leaves no half-written file."""
     complete = {**header, "format_version": FORMAT_VERSION, "library_version": __version__}
     complete["sha256"] = _digest(tensors, complete)
     content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(complete, sort_keys=True)})

@@ -69,12 +69,11 @@ class Plan:
             beta2=p.beta2,
         )
 
-    def options(self, rows: int, **changes: Any) -> StudentOptions:
+    def options(self, rows: int) -> StudentOptions:
         """How students are built and trained on so many rows.
 
         Args:
             rows: Rows that are trained on, which name the checkpoint.
-            **changes: Fields that a method sets itself, such as where the noise starts.
         """
         p = self.preset
         kernel = self.base_kernel
@@ -103,4 +102,4 @@ class Plan:
         }
         if not isinstance(p.noise_start, str):
             values["noise_start"] = p.noise_start
-        return StudentOptions(**(values | changes))
+        return StudentOptions(**values)

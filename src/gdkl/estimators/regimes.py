@@ -107,10 +107,6 @@ def _regression_dkl(regime: Regime) -> dict[str, Any]:
     return {"n_iter": 8000, "weight_decay": 1e-4, "batch_size": 0 if regime.exact else 512}
 
 
-def _regression_nn(regime: Regime) -> dict[str, Any]:
-    return {"n_iter": 2000, "weight_decay": 1e-4}
-
-
 def _classes_gdkl(regime: Regime) -> dict[str, Any]:
     if regime.images:
         return _image_network(regime) | (_few_images_gdkl(regime) if regime.exact else _many_images_gdkl(regime))
@@ -181,7 +177,6 @@ def _classes_nn(regime: Regime) -> dict[str, Any]:
 _DEFAULTS: dict[tuple[str, bool], Callable[[Regime], dict[str, Any]]] = {
     ("gdkl", False): _regression_gdkl,
     ("dkl", False): _regression_dkl,
-    ("nn", False): _regression_nn,
     ("gdkl", True): _classes_gdkl,
     ("dkl", True): _classes_dkl,
     ("nn", True): _classes_nn,

@@ -13,12 +13,12 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from gdkl.calibration import held_out_count
-from gdkl.estimators.base import EstimatorBase, Fit, to_numpy
+from gdkl.estimators.base import EstimatorBase, Fit, Source, to_numpy
 from gdkl.estimators.kinds import TableKind
 from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import is_stream, refuse_malformed_batches
 from gdkl.estimators.plan import Plan
-from gdkl.estimators.sources import ArraySource, Source
+from gdkl.estimators.sources import ArraySource
 from gdkl.inputs import (
     FloatArray,
     TableInput,

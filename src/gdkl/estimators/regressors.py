@@ -194,12 +194,7 @@ class NNGPRegressor(RegressorBase):
 
     Output scale and noise are fitted by evidence to convergence; there are no steps to tune.
 
-    Args:
-        guide: As for `GDKLRegressor`.
-        device: As for `GDKLRegressor`.
-        dtype: As for `GDKLRegressor`.
-        random_state: Accepted for uniformity; nothing here is random.
-        verbose: Accepted for uniformity; there is no loop to show.
+    Options are as for `GDKLRegressor`; ``random_state`` and ``verbose`` are accepted for uniformity.
 
     Example:
         >>> import numpy as np
@@ -241,10 +236,6 @@ class GPRegressor(RegressorBase):
     Args:
         ard: Whether the RBF has one lengthscale per column.
         base_kernel: Any GPyTorch kernel instead of the RBF.
-        device: As for `GDKLRegressor`.
-        dtype: As for `GDKLRegressor`.
-        random_state: Accepted for uniformity; nothing here is random.
-        verbose: Accepted for uniformity.
 
     Example:
         >>> import numpy as np

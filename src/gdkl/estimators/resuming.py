@@ -26,19 +26,7 @@ _WITHOUT_EFFECT = ("verbose", "callbacks", "random_state")
 
 
 class FitCheckpoints:
-    """The checkpoints of one call of ``fit``.
-
-    Args:
-        checkpoint: The user's: folder and interval.
-        estimator: Whose options count.
-        seed: Of the fit.
-        data: What identifies the data; of a loader, the rows in any order.
-        order: Of a loader, what identifies its batches in their order; None for arrays.
-
-    Raises:
-        DataError: If the folder cannot be written to.
-        OptionError: If an option cannot be identified in another process.
-    """
+    """The checkpoints of one call of ``fit``, identified by options, seed, data and, of a loader, its order."""
 
     def __init__(self, checkpoint: Checkpoint, estimator: Any, seed: int, data: str, order: str | None = None):
         options = {
@@ -100,14 +88,7 @@ def _identifiable(value: Any) -> Any:
 
 
 def _loader_name(checkpoint: Checkpoint, fit: str, data: str, order: str) -> str:
-    """The name of a fit to a loader, after a look at the files that are there.
-
-    Args:
-        checkpoint: Where files are.
-        fit: What identifies the options and the seed.
-        data: What identifies the rows.
-        order: What identifies the order of the batches, 16 digits.
-    """
+    """The name of a fit to a loader, after a look at the files that are there."""
     pattern = re.compile(re.escape(fit) + r"-([0-9a-f]{16})-([0-9a-f]{16})-\d+\.\d+\.checkpoint")
     files = Path(checkpoint.folder).glob("*.checkpoint")
     found = sorted(((file.stat().st_mtime, file.name) for file in files if pattern.fullmatch(file.name)), reverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,33 +20,6 @@ from gdkl.training import ArrayBatches, Batch, BatchSource
 
 #: Scaled rows of up to this many bytes are kept in memory; longer tables stay where they are.
 _IN_MEMORY_BYTES = 2**28
-
-
-class Source(Protocol):
-    """Rows with targets, or labels, of one fit."""
-
-    @property
-    def kind(self) -> Kind:
-        """How rows are read and scaled."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def outputs(self) -> int:
-        """Number of targets per row, or of classes."""
-        ...
-
-    def batches(self, plan: Plan, count: int) -> tuple[BatchSource, Batch | None]:
-        """Mini-batches for training, and about ``count`` rows that are held out from them."""
-        ...
-
-    def identity(self) -> tuple[str, str | None]:
-        """What identifies the data, and the order of its batches where that is the loader's own."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,6 @@ def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> lis
         estimator: Options of all fits; it is left as it was.
         parts: Rows and targets of each fit, with as many rows and varying columns in each.
 
-    Returns:
-        The fitted copies, in the order of the parts.
-
     Example:
         >>> import numpy as np
         >>> from gdkl import NNGPRegressor

@@ -155,17 +155,6 @@ def refuse_channels_last(shape: Sequence[int]) -> None:
 
     Recognised by a last size that is a usual number of channels, where the first is none, and by the sides: of
     (16, 4, 4) sixteen channels of 4 × 4 are the better reading, of (28, 28, 1) a grey square.
-
-    Raises:
-        DataError: If they have; it says how to move them.
-
-    Example:
-        >>> refuse_channels_last((3, 32, 32))
-        >>> try:
-        ...     refuse_channels_last((32, 32, 3))
-        ... except DataError as error:
-        ...     print(str(error).partition(":")[0])
-        images of shape (32, 32, 3) look like (height, width, channels)
     """
     first, middle, last = shape
     if last not in _CHANNELS or first in _CHANNELS or _elongation(first, middle) > _elongation(middle, last):

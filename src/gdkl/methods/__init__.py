@@ -8,7 +8,6 @@ from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
 from gdkl.methods.nn_classes import fit_nn_classes
 from gdkl.methods.nngp import fit_nngp
-from gdkl.methods.nngp_classes import fit_nngp_classes
 from gdkl.methods.sparse_dkl import fit_sparse_dkl, fit_sparse_dkl_classes
 from gdkl.methods.sparse_gdkl import fit_sparse_gdkl, fit_sparse_gdkl_classes
 
@@ -21,7 +20,6 @@ __all__ = [
     "fit_gp",
     "fit_nn_classes",
     "fit_nngp",
-    "fit_nngp_classes",
     "fit_sparse_dkl",
     "fit_sparse_dkl_classes",
     "fit_sparse_gdkl",

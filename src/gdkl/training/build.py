@@ -55,7 +55,7 @@ def build_sparse_deep_kernel(source: BatchSource, outputs: int, options: Student
     check_features(network, rows[:64].expand(options.members, -1, -1))
     features = training_features(network, rows.expand(options.members, *rows.shape)).to(like)
     check_kernel(kernel, features[:, :2])
-    start_kernel(kernel, features, options.output_scale)
+    start_kernel(kernel, features, output_scale=1.0)
     points = InducingPoints(cluster_centres(features, options.n_inducing, options.seed), outputs)
     return SparseDeepKernel(network, kernel, noise, points)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gdkl.numerics import GIB, GdklWarning, available_memory, require_memory, tensor_bytes
+from gdkl.numerics import GIB, GdklWarning, require_memory, tensor_bytes
 from gdkl.numerics.memory import USABLE_PART
 from gdkl.training.data import TrainingData
 
@@ -40,14 +40,8 @@ ALWAYS_EXACT = 2000
 class Problem:
     """The size of an exact fit.
 
-    Attributes:
-        rows: Number of training rows.
-        outputs: Latent functions per row.
-        members: Fits in the batch.
-        guided: Whether each step conditions one half on the other, or takes the evidence of all rows.
-        rows_per_step: Rows that a step sees; None for all.
-        dtype: Precision of the algebra.
-        device: Kind of device, "cpu" or "cuda".
+    A guided step conditions one half of its rows on the other; else it takes the evidence of all. ``rows_per_step`` is
+    None for all rows, ``device`` is "cpu" or "cuda".
     """
 
     rows: int
@@ -92,55 +86,25 @@ class Problem:
         return self.members * self.outputs * count * tensor_bytes(size, size, dtype=self.dtype)
 
 
-def prefers_exact(
-    rows: int,
-    outputs: int,
-    members: int,
-    n_iter: int,
-    *,
-    guided: bool,
-    device: torch.device,
-    dtype: torch.dtype,
-    rows_per_step: int | None = None,
-    memory: int | None = None,
-) -> bool:
+def prefers_exact(problem: Problem, n_iter: int, memory: int) -> bool:
     """Whether a fit is exact by default: it fits in memory, and has at most 2000 rows or takes at most ten minutes.
-
-    Args:
-        rows: Number of training rows.
-        outputs: Latent functions per row.
-        members: Fits in the batch.
-        n_iter: Number of steps.
-        guided: As for `Problem`.
-        device: Where to train.
-        dtype: Precision of the algebra.
-        rows_per_step: As for `Problem`.
-        memory: Bytes that are free on the device; None to look.
-
-    Example:
-        >>> place = {"guided": True, "device": torch.device("cpu"), "dtype": torch.float64, "memory": 2**34}
-        >>> [prefers_exact(n, 1, 1, 2000, **place) for n in (2000, 2300, 10_000)]
-        [True, True, False]
-    """
-    problem = Problem(rows, outputs, members, guided, rows_per_step, dtype, device.type)
-    free = available_memory(device) if memory is None else memory
-    if problem.bytes() > USABLE_PART * free:
-        return False
-    return rows <= ALWAYS_EXACT or problem.seconds(n_iter) <= LONG_SECONDS
-
-
-def check_cost(problem: Problem, n_iter: int, device: torch.device, more_bytes: int = 0) -> None:
-    """Refuse exact training that does not fit in memory, and warn of one that takes long.
 
     Args:
         problem: Its size.
         n_iter: Number of steps.
-        device: Where to train.
-        more_bytes: What else a step holds.
+        memory: Bytes that are free on the device.
 
-    Raises:
-        MemoryLimitError: If a step needs more memory than there is.
+    Example:
+        >>> [prefers_exact(Problem(n, 1, 1, guided=True), 2000, 2**34) for n in (2000, 2300, 10_000)]
+        [True, True, False]
     """
+    if problem.bytes() > USABLE_PART * memory:
+        return False
+    return problem.rows <= ALWAYS_EXACT or problem.seconds(n_iter) <= LONG_SECONDS
+
+
+def check_cost(problem: Problem, n_iter: int, device: torch.device, more_bytes: int = 0) -> None:
+    """Refuse exact training that does not fit in memory (a step holds ``more_bytes`` too), warn of one that is long."""
     needed = problem.bytes() + more_bytes
     require_memory(
         needed,

@@ -115,12 +115,7 @@ class FittedModel:
 class FittedNetwork:
     """A trained network with a softmax head; its latent functions are the logits, without uncertainty.
 
-    Attributes:
-        embed: Turns rows ``(members, m, d)`` into logits ``(members, m, classes)``.
-        classes: Number of classes.
-        history: One row per logged step.
-        outcome: How training ended.
-        most_rows: Rows that the network may see at a time.
+    ``embed`` turns rows ``(members, m, d)`` into logits ``(members, m, classes)``; the rest is as in `FittedModel`.
     """
 
     embed: Members

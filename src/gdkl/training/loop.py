@@ -81,8 +81,6 @@ def train(
                     # The objective that was looked at last came from these very parameters.
                     snapshot = copy_state(module)
                 average_gradients(parameters, world)
-                if options.clip is not None:
-                    nn.utils.clip_grad_norm_(parameters, options.clip, foreach=True)
                 optimiser.step()
                 done += 1
                 if checkpoint is not None and world.rank == 0 and checkpoint.due(done) and watch.is_finite(module):
@@ -110,9 +108,7 @@ def make_optimiser(groups: Sequence[dict[str, Any]], options: StudentOptions) ->
     schedule = options.schedule
     if options.momentum is None:
         return torch.optim.Adam(given, lr=schedule.learning_rate, betas=(0.9, schedule.beta2), fused=True)
-    return torch.optim.SGD(
-        given, lr=schedule.learning_rate, momentum=options.momentum, nesterov=options.nesterov, fused=True
-    )
+    return torch.optim.SGD(given, lr=schedule.learning_rate, momentum=options.momentum, fused=True)
 
 
 def set_rates(optimiser: torch.optim.Optimizer, rate: float) -> None:
@@ -191,7 +187,7 @@ def _fall_back(
     kept = "" if options.checkpoint is None else " The last good checkpoint stays."
     warnings.warn(
         f"Training stopped at step {min(step + 1, options.schedule.n_iter)} of {options.schedule.n_iter}: {error} The "
-        f"parameters of at most {_SNAPSHOT_EVERY} steps before are kept; lower learning_rate or clip the gradient if "
+        f"parameters of at most {_SNAPSHOT_EVERY} steps before are kept; lower learning_rate if "
         f"this stays.{kept}",
         NumericsWarning,
         stacklevel=3,

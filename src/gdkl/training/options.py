@@ -33,13 +33,10 @@ class StudentOptions:
         weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
         kernel_rate: Learning rate of kernel, noise and inducing locations as a multiple of the network's.
         momentum: Of stochastic gradient descent; None for Adam.
-        nesterov: Whether that momentum is Nesterov's.
-        clip: Largest norm of a gradient; None for no limit.
         split_pool: Exact inference: random splits that guided training draws before it reuses them, in another order
             each time; None for a fresh split at every step, as published.
         n_inducing: Inducing points: how many.
         members: Inducing points: independent students that see the same batches.
-        output_scale: Inducing points: where the default kernel's output scale starts.
         variational_rate: Inducing points: learning rate of q(u) as a multiple of the network's. Whitened values go
             from 0 to some units, which takes Adam hundreds of steps at a network's rate.
         algebra: Inducing points: precision of the Gaussian process; the network has that of the rows.
@@ -58,12 +55,9 @@ class StudentOptions:
     weight_decay: float = 0.0
     kernel_rate: float = 1.0
     momentum: float | None = None
-    nesterov: bool = False
-    clip: float | None = None
     split_pool: int | None = None
     n_inducing: int = 128
     members: int = 1
-    output_scale: float = 1.0
     variational_rate: float = 1.0
     algebra: torch.dtype = torch.float64
     compile: bool = False
@@ -76,7 +70,5 @@ class StudentOptions:
     def __post_init__(self) -> None:
         if self.n_inducing < 1:
             raise OptionError(f"n_inducing={self.n_inducing!r} must be at least 1.")
-        if self.clip is not None and not self.clip > 0:
-            raise OptionError(f"clip={self.clip!r} must be positive, or None for no limit.")
         if self.momentum is not None and not 0 <= self.momentum < 1:
             raise OptionError(f"momentum={self.momentum!r} must be at least 0 and below 1.")

@@ -42,10 +42,6 @@ class OwnRandomNumbers:
 
     Inside, the global generators of torch (on the CPU), NumPy and Python are its own; outside they are the user's.
 
-    Args:
-        seed: Of the sequence.
-        part: Other parts of one seed have other sequences.
-
     Example:
         >>> one, other = OwnRandomNumbers(0), OwnRandomNumbers(0)
         >>> def draw(numbers):

@@ -18,10 +18,6 @@ class SplitSampler:
     Drawn on the CPU whatever the device, so that a seed means the same splits everywhere.
 
     Args:
-        n: Number of rows.
-        members: Number of independent splits per step.
-        seed: Seed of the sequence.
-        device: Where the index tensors are wanted.
         labels: Class numbers, ``(members, n)``, for halves that have as many rows of each class, up to one. Without
             them a class that one half has too many of is one that the other lacks: class frequencies learned from
             either are wrong for the other. On 200 images of CIFAR-10 that costs the guide's held-out predictions 0.1
