@@ -59,7 +59,11 @@ def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None
 
 
 def load_images(name: str, data_dir: PathLike | None = None) -> ImageSet:
-    """Load a set of images by name, from where `load` would; a table's name is refused."""
+    """Load a set of images by name, from where `load` would; a table's name is refused.
+
+    Example:
+        >>> images, labels, *names = load_images("cifar10-test")  # doctest: +SKIP
+    """
     return cast(ImageSet, load(describe_images(name).name, data_dir))
 
 
@@ -81,6 +85,9 @@ def fetch(name: str, *, force: bool = False) -> Path:
     Args:
         name: One of `names` or of `image_names`.
         force: Whether to download it again even if the cache holds it.
+
+    Example:
+        >>> path = fetch("boston")  # doctest: +SKIP
     """
     info = describe_any(name)
     if info.origin is Origin.EMBEDDED:

@@ -28,13 +28,7 @@ MATRIX_NAME = "the deep kernel's matrix"
 
 
 class HeldOut(NamedTuple):
-    """A student and the held-out rows of a split: what an objective is made of.
-
-    Attributes:
-        q: Latent marginals q(f | x, D1), ``(members, outputs, n2)``.
-        y: Targets, same shape.
-        noise: The student's noise variance, ``(members, outputs)``.
-    """
+    """Latent marginals q(f | x, D1) of held-out rows, their targets (of that shape) and the student's noise."""
 
     q: Marginals
     y: Tensor
@@ -42,13 +36,7 @@ class HeldOut(NamedTuple):
 
 
 class DeepKernel(nn.Module):
-    """Network, kernel and noise of all members, for exact inference.
-
-    Args:
-        network: Turns rows ``(members, n, d)`` into features ``(members, n, p)``.
-        kernel: Kernel over features, one per member and output.
-        noise: Noise variance, one per member and output.
-    """
+    """Network, kernel over its features and noise, for exact inference; the last two per member and output."""
 
     def __init__(self, network: Members, kernel: GPyTorchKernel, noise: Noise):
         super().__init__()
@@ -119,14 +107,7 @@ def select_members(module: ModuleT, index: slice | Sequence[int]) -> ModuleT:
 
 
 class SparseDeepKernel(nn.Module):
-    """Network, kernel, noise and inducing points of all members.
-
-    Args:
-        network: Turns rows ``(members, b, d)`` into features ``(members, b, p)``.
-        kernel: Kernel over features, one per member and output.
-        noise: Noise variance, one per member and output; a softmax likelihood does not use it.
-        points: Inducing points and the Gaussian over their values.
-    """
+    """Network, kernel, noise and inducing points of all members; a softmax likelihood does not use the noise."""
 
     def __init__(self, network: Members, kernel: GPyTorchKernel, noise: Noise, points: InducingPoints):
         super().__init__()
