@@ -139,9 +139,11 @@ def test_commands_of_the_results_are_understood() -> None:
         settings_by_method(spec, methods, changes)
 
 
-def lines(experiment: str) -> list[dict[str, Any]]:
+def lines(experiment: str, version: str | None = None) -> list[dict[str, Any]]:
+    """Lines of a result file, all or those that one version made."""
     with (RESULTS / f"{experiment}.jsonl").open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+        stored = [json.loads(line) for line in file]
+    return [line for line in stored if version is None or line["versions"]["gdkl"] == version]
 
 
 def table_rows(page: str, after: str = "") -> Iterator[list[str]]:
@@ -174,7 +176,7 @@ def deviation(values: np.ndarray) -> float:
 
 
 def test_the_uci_table_is_that_of_its_file() -> None:
-    stored = lines("uci")
+    stored = lines("uci", "0.1.0")
     published = json.loads(read("src/gdkl/experiments/published.json"))["uci_test"]
     rows = list(table_rows("docs/results/uci.md"))
     assert len(rows) == 18
@@ -284,7 +286,7 @@ def test_the_few_shot_table_of_the_papers_network_is_that_of_its_file() -> None:
 
 
 def test_the_table_of_all_of_cifar_is_that_of_its_file() -> None:
-    stored = [line for line in lines("full") if line["scored"] == "test"]
+    stored = [line for line in lines("full", "0.1.0") if line["scored"] == "test"]
 
     def of(line: dict[str, Any], part: str) -> list[str]:
         if part not in line["scores"]:

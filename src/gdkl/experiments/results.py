@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
+from gdkl._version import __version__
 from gdkl.numerics import DataError, DataWarning
 
 #: A line: the fields of a `Cell`, "key", "scores", "seconds", "versions" and, where there are any, "details".
@@ -116,8 +117,8 @@ def versions(device: str) -> dict[str, str]:
 
     place = resolve_device(device)
     name = torch.cuda.get_device_name(place) if place.type == "cuda" else platform.machine()
-    found = {"python": platform.python_version(), "device": f"{place.type}: {name}"}
-    for package in ("gdkl", "torch", "gpytorch", "numpy", "scikit-learn"):
+    found = {"gdkl": __version__, "python": platform.python_version(), "device": f"{place.type}: {name}"}
+    for package in ("torch", "gpytorch", "numpy", "scikit-learn"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
