@@ -76,6 +76,8 @@ class EstimatorBase(BaseEstimator, ABC):
 
     #: What default numbers are looked up by.
     _method: ClassVar[str]
+    #: Whether there is inference with inducing points, for which a class has `_fit_sparse`.
+    _has_sparse: ClassVar[bool] = False
 
     device: str
     dtype: str
@@ -121,6 +123,11 @@ class EstimatorBase(BaseEstimator, ABC):
         if self.inference not in _INFERENCES:
             raise OptionError(f"inference={self.inference!r} is not known: use one of {', '.join(_INFERENCES)}.")
         check_student_options(self)
+
+    @staticmethod
+    def _default_kernel() -> Kernel | None:
+        """Kernel over the features where the user gives none; None for a scaled RBF."""
+        return None
 
     @property
     def _guided(self) -> bool:
@@ -180,8 +187,8 @@ class EstimatorBase(BaseEstimator, ABC):
                     "inference='exact' needs all rows at once: pass arrays instead of a Dataset or DataLoader."
                 )
             return False
-        if self.inference != "auto":
-            return self.inference == "exact"
+        if self.inference != "auto" or not self._has_sparse:
+            return self.inference != "sparse"
         preset = self._resolve(source, device, exact=True)
         size = (source.rows, source.outputs, int(self.n_members), self._guided, int(preset.batch_size) or None)
         problem = Problem(*size, resolve_dtype(self.dtype), device.type)
@@ -229,7 +236,7 @@ class EstimatorBase(BaseEstimator, ABC):
             seed=seed,
             members=int(self.n_members),
             feature_net=self.feature_net,
-            base_kernel=self.base_kernel,
+            base_kernel=self.base_kernel or self._default_kernel(),
             callbacks=self._step_callbacks(None if exact else int(preset.batch_size)),
             world=ALONE if exact else current_world(),
             checkpoint=None if checkpoints is None else checkpoints.of,

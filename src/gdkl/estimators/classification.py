@@ -114,7 +114,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         return ArraySource(self.kind_, rows, labels, len(self.classes_))
 
     def _read_loader(self, X: Any, y: Any, seed: int) -> Source:
-        if self._method not in ("gdkl", "dkl"):
+        if not self._has_sparse:
             raise OptionError(
                 f"{type(self).__name__} cannot be fitted to a Dataset or DataLoader: pass arrays, or use "
                 "GDKLClassifier."

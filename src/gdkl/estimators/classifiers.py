@@ -136,6 +136,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
     """
 
     _method: ClassVar[str] = "gdkl"
+    _has_sparse: ClassVar[bool] = True
     beta_: float
 
     def __init__(
@@ -279,6 +280,7 @@ class DKLClassifier(StudentClassifier):
     """
 
     _method: ClassVar[str] = "dkl"
+    _has_sparse: ClassVar[bool] = True
 
     def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
         if plan.preset.calibrate:

@@ -101,6 +101,7 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     columns = kind.input.columns
     options = {name: _unpack_option(name, value, factories, columns) for name, value in header["options"].items()}
     estimator: Any = made(**options)
+    options["base_kernel"] = options.get("base_kernel") or estimator._default_kernel()
     estimator.kind_ = kind
     for name, value in header["attributes"].items():
         if name in ATTRIBUTES:

@@ -77,7 +77,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         return ArraySource(self.kind_, rows, scaled, len(scaled))
 
     def _read_loader(self, X: Any, y: Any, seed: int, calibrate: bool) -> Source:
-        if self._method not in ("gdkl", "dkl"):
+        if not self._has_sparse:
             raise OptionError(
                 f"{type(self).__name__} cannot be fitted to a Dataset or DataLoader: pass arrays, or use GDKLRegressor."
             )

@@ -101,6 +101,7 @@ class GDKLRegressor(StudentRegressor):
     """
 
     _method: ClassVar[str] = "gdkl"
+    _has_sparse: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -181,8 +182,11 @@ class DKLRegressor(StudentRegressor):
     """
 
     _method: ClassVar[str] = "dkl"
+    _has_sparse: ClassVar[bool] = True
 
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
+        if plan.preset.calibrate:
+            raise OptionError("exact DKL has no calibrated noise: use inference='sparse', or Preset(calibrate=False).")
         return fit_dkl(data.repeat(plan.members), plan.options(data.n))
 
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
