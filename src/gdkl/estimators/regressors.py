@@ -90,7 +90,8 @@ class GDKLRegressor(StudentRegressor):
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects such as ``EarlyStopping(tol, patience)``; a true answer ends training. A
-            `gdkl.training.Checkpoint(folder)` keeps the state of sparse inference, from which the same fit resumes.
+            `gdkl.training.Checkpoint(folder)` saves the state, from which the same fit resumes (it needs a
+            ``random_state``).
 
     Example:
         >>> import numpy as np

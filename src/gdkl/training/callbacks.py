@@ -109,25 +109,22 @@ class EarlyStopping(Callback):
     Each step sees another random split, so the raw objective is noisy; an exponential average over about
     ``window`` steps is what is compared.
 
-    Args:
-        tol: Smallest improvement of the smoothed objective that counts.
-        patience: Steps without one after which training ends.
-        window: Steps that the average remembers.
+    A fit that resumes from a checkpoint starts the average anew, and may stop at another step.
     """
 
     tol: float
     patience: int
     window: int = 100
     every: int = 1
-    _smoothed: float | None = None
-    _best: float = float("inf")
-    _best_step: int = 0
+    _smoothed: float | None = field(default=None, repr=False)
+    _best: float = field(default=float("inf"), repr=False)
+    _best_step: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         if not self.tol >= 0:
             raise OptionError(f"tol={self.tol!r} must not be negative.")
-        if self.patience < 1:
-            raise OptionError(f"patience={self.patience!r} must be at least 1.")
+        if self.patience < 1 or self.window < 1:
+            raise OptionError(f"patience={self.patience!r} and window={self.window!r} must be at least 1.")
 
     def on_step(self, report: StepReport) -> bool | None:
         """Compare the smoothed objective with the best so far."""
