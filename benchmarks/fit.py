@@ -24,7 +24,7 @@ import numpy as np
 from gdkl import GDKLRegressor, datasets, metrics
 
 PUBLISHED = "published"
-OPTIONS: dict[str, Any] = {"schedule": "published", "n_iter": 7000, "learning_rate": 1e-2}
+OPTIONS: dict[str, Any] = {"preset": "paper"}
 
 
 def fit(name: str, split: int, contender: str, data_dir: Path | None) -> dict[str, float]:
@@ -41,7 +41,7 @@ def fit(name: str, split: int, contender: str, data_dir: Path | None) -> dict[st
 
 
 def report(name: str, splits: list[int], fits: dict[str, dict[str, float]]) -> None:
-    """A line a contender, and when ours reach the published level."""
+    """One line per contender, and when ours reach the published level."""
     rows: dict[str, tuple[float, list[float]]] = {}
     contenders = {key.split("/")[1] for key in fits if key.startswith(f"{name}/")}
     for contender in sorted(contenders, key=lambda c: (c != PUBLISHED, len(c), c)):
@@ -51,7 +51,7 @@ def report(name: str, splits: list[int], fits: dict[str, dict[str, float]]) -> N
                 float(np.mean([one["seconds"] for one in found])),
                 [one["log_likelihood"] for one in found],
             )
-            print(f"{name}, {contender}: {rows[contender][0]:.1f} s a fit, LL {np.mean(rows[contender][1]):.3f}")
+            print(f"{name}, {contender}: {rows[contender][0]:.1f} s per fit, LL {np.mean(rows[contender][1]):.3f}")
     if PUBLISHED not in rows:
         return
     there, levels = rows.pop(PUBLISHED)
