@@ -36,7 +36,7 @@ from gdkl.inputs import (
 )
 from gdkl.inputs.checks import on_cpu
 from gdkl.numerics import DataError, OptionError
-from gdkl.predictive import ClassPredictive, Views
+from gdkl.predictive import ClassPredictive
 from gdkl.training import Batch, BatchSource, ClassData, FittedModel
 
 #: Latents sampled for a prediction.
@@ -108,7 +108,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             rows = check_rows(self, X, reset=True)
             check_row_count(len(rows))
             self.kind_ = TableKind(TableInput.fit([rows], vars(self).get("feature_names_in_")))
-        self._require_images_for_views()
+        self.kind_.check_views(self.views)
         self.classes_, labels = check_labels(self, y, len(rows))
         self.sampling_seed_ = seed
         return ArraySource(self.kind_, rows, labels, len(self.classes_))
@@ -130,7 +130,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self.classes_, self.sampling_seed_ = first.classes, seed
         self.kind_ = self._loader_kind(first)
         self._remember_columns(first.row_shape)
-        self._require_images_for_views()
+        self.kind_.check_views(self.views)
         return LoaderSource(self.kind_, len(first.classes), read.loader, first, self._class_numbers, None, None)
 
     def _loader_kind(self, first: FirstPass) -> Kind:
@@ -150,10 +150,6 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self.n_features_in_ = prod(shape)
         vars(self).pop("feature_names_in_", None)
 
-    def _require_images_for_views(self) -> None:
-        if self.image_shape_ is None and self.views != Views.PLAIN:
-            raise OptionError(f"views={self.views!r} is for images: leave it at 'plain' for tables.")
-
     def _train(self, source: Source, plan: Plan) -> Fit:
         try:
             if not plan.exact:
@@ -167,14 +163,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         except DataError as error:
             if not str(error).startswith("feature_net failed"):
                 raise
-            raise DataError(self._network_hint(str(error), source)) from error
-
-    def _network_hint(self, message: str, source: Source) -> str:
-        if self.image_shape_ is None:
-            hint = "If these are flat images, pass them in 4 dimensions, as (n, channels, height, width)."
-            return f"{message.rstrip('.')}. {hint}"
-        shape = " x ".join(map(str, self.image_shape_))
-        return message.replace(f"rows of {prod(self.image_shape_)} columns", f"images of {shape}")
+            raise DataError(source.kind.network_error(str(error))) from error
 
     def _fit_twice(self, data: ClassData, plan: Plan) -> Fit:
         """Fit to four fifths of the rows for a temperature, then to all; an interrupted trial is all there is."""
@@ -209,7 +198,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self._adopt_history(fit.model)
         self.temperature_ = fit.temperature
         self.guide_model_, self.guide_share_ = fit.guide_model, fit.guide_share
-        rows, guide_rows = self.kind_.rows_at_a_time(_device_of(fit.model))
+        rows, guide_rows = self.kind_.rows_at_a_time(_example_of(fit.model).device)
         fit.model.most_rows = rows
         if fit.guide_model is not None:
             fit.guide_model.most_rows = guide_rows
@@ -271,18 +260,14 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
 
     def _scaled_views(self, X: Any) -> list[Tensor]:
         """Scaled rows ``(1, m, d)``; of images, one such tensor for each view that predictions are averaged over."""
-        dtype = self.kind_.precision(self.dtype, exact=self.inference_ == "exact")
-        device = _device_of(self.model_)
-        return [
-            torch.as_tensor(rows, dtype=dtype, device=device).unsqueeze(0)
-            for rows in self.kind_.views(self, X, self.views)
-        ]
+        like = _example_of(self.model_)
+        return [torch.as_tensor(rows).to(like).unsqueeze(0) for rows in self.kind_.views(self, X, self.views)]
 
 
-def _device_of(model: AnyModel) -> torch.device:
-    if isinstance(model, FittedModel):
-        return model.posterior.weights.device
-    return next(model.embed.parameters()).device
+def _example_of(model: AnyModel) -> Tensor:
+    """A tensor on the model's device, in the precision that it takes rows in."""
+    parameter = next((value for value in model.embed.parameters() if value.is_floating_point()), None)
+    return cast(FittedModel, model).posterior.features if parameter is None else parameter
 
 
 def _mixture(log_probs: Tensor) -> Tensor:

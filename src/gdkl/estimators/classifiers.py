@@ -12,7 +12,7 @@ from gdkl.calibration import hold_out_stratified, select
 from gdkl.estimators.base import Fit, to_numpy
 from gdkl.estimators.classification import ClassifierBase, interrupted_trial
 from gdkl.estimators.factories import FeatureNet
-from gdkl.estimators.guided import GuidedClassifier, predicts_well
+from gdkl.estimators.guided import GuidedClassifier
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset
 from gdkl.gp import ClassLikelihood
@@ -234,7 +234,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
             recombined=plan.augmentation.recombine,
             symmetric=preset.symmetric_splits and self._likelihood is ClassLikelihood.DIRICHLET,
         )
-        trusted = plan.kind.input.image_shape is None or predicts_well(guide, data.outputs)
+        trusted = plan.kind.trusts(guide, data.outputs)
         temperature = 1.0
         if preset.calibrate and trusted:
             temperature = self._left_out_temperature(guide.left_out(), plan.seed)
@@ -254,7 +254,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
         batch = source.sample(subset_size(source.rows), plan.seed)
         subset = ClassData.make(batch.rows[None], batch.targets[None], n_classes, self._likelihood, plan.algebra)
         guide = self._guide_for(subset, plan).for_batches(label_noise=bool(preset.label_noise))
-        if plan.kind.input.image_shape is None and isinstance(source, TensorBatches):
+        if plan.kind.fixed_rows and isinstance(source, TensorBatches):
             # Rows that have positions are asked about once, ahead; those of a loader by half batches.
             guide = guide.precompute_marginals(source.take_pair, source.rows, plan.seed, plan.algebra)
         model = fit_sparse_gdkl_classes(source, guide, plan.options(source.rows), beta=preset.beta)

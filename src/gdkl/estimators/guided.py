@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pandas as pd
@@ -15,10 +14,6 @@ from gdkl.numerics import OptionError
 from gdkl.training import ClassData
 
 _AUTO = "auto"
-
-#: A guide of images predicts well if it is this part of the way from chance to certainty on held-out labels: one minus
-#: their negative log-likelihood over that of chance. Photographs are below, pictures of clothes and digits above.
-_PREDICTS_WELL = 0.25
 
 
 class GuidedClassifier(ClassifierBase):
@@ -72,8 +67,3 @@ def _report(name: str, log_likelihood: float, accuracy: float, scale: float, fac
         "scale": scale,
         "label_noise_factor": factor,
     }
-
-
-def predicts_well(guide: Guide, n_classes: int) -> bool:
-    """Whether a guide predicts held-out labels well enough to be trusted as much as its student."""
-    return float(guide.score.mean()) > (_PREDICTS_WELL - 1) * math.log(n_classes)

@@ -67,7 +67,7 @@ class ArraySource:
         held, used = (index.numpy() for index in holdout)
         held_out = Batch(*self.take(held, plan)) if len(held) else None
         size, width = plan.batch_size, self.kind.input.rows(self.X[:1]).shape[1]
-        if self.rows * width * plan.network_dtype.itemsize > _IN_MEMORY_BYTES and self.kind.input.image_shape is None:
+        if self.rows * width * plan.network_dtype.itemsize > _IN_MEMORY_BYTES and self.kind.fixed_rows:
             return ArrayBatches(
                 len(used), lambda index: self.take(used[index], plan), size, plan.seed, plan.world
             ), held_out

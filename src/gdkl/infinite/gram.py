@@ -134,7 +134,7 @@ class TiledEngine(Engine):
             # A block on the diagonal takes the half above it; other blocks are whole.
             parts = list(_triangle(shape[0], sides) if symmetric and rows == columns else _grid(*shape, sides))
             put = _Put(matrix, diagonal, (rows.start, columns.start))
-            run = _shared if self.shares_cores else _side_by_side
+            run = _shared if self.shares_cores else _in_parallel
             for entries in run(self.block(rows, columns), parts, put, work.jobs(self.x1.device)):
                 report(entries)
 
@@ -194,7 +194,7 @@ def _shared(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator
         yield entries
 
 
-def _side_by_side(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator[int]:
+def _in_parallel(tile: Tile, parts: Sequence[Part], put: _Put, jobs: int) -> Iterator[int]:
     """Compute several parts at a time, each by one core, and say after each how many entries it has."""
     workers = min(jobs, len(parts))
     if workers < 2:

@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingType
 
 T = TypeVar("T")
 
-#: Smallest matrix that several threads factorise. With 227 rows two threads take 16 % off a guided fit on an idle
-#: machine. Where something else takes the cores they wait for each other after every operation, and a fit takes several
-#: times as long: who runs many fits at once gives each process one thread (OMP_NUM_THREADS=1).
-_SMALLEST = 200
+#: Smallest matrix that several threads factorise. Torch's threads wait for each other after every operation: on idle
+#: cores they take a sixth off a guided fit with matrices of 227 rows, on busy ones the fit takes two to four times as
+#: long. With one thread for the student, the guide's marginals are prefetched on another core, which costs nothing.
+_SMALLEST = 512
 
 _POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("thread pool", default=None)
 
