@@ -1,7 +1,7 @@
 """The evidence of a kernel with one multiplier per column, its gradient written out, and the search for its maximum.
 
-With C = s·k(x∘r)/normaliser + σ²I, α = C⁻¹y and M = ½(ααᵀ − C⁻¹), the derivative of the log evidence by anything in C is
-⟨M, ∂C⟩: one factorisation, one inverse and one pass back through the kernel give the gradient by all columns.
+With C = s·k(x∘r)/normaliser + σ²I, α = C⁻¹y and M = ½(ααᵀ − C⁻¹), the derivative of the log evidence by anything in C
+is ⟨M, ∂C⟩: one factorisation, one inverse and one pass back through the kernel give the gradient by all columns.
 
 Multipliers are r = exp(a + deviation·z): z, one per group of columns, is standard normal, a is common to all. So a
 deviation of zero is the isotropic kernel.
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
 from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback
+from gdkl.numerics import OptionError
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
 #: keep hyperparameters from running away where the targets are all signal or all noise.
@@ -46,6 +47,8 @@ def differentiable_gram(kernel: GuideKernel) -> DifferentiableGram:
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             K = function.gram(x)
+        if not K.requires_grad:
+            raise OptionError("relevances need a guide with gradients by its rows, by autograd.")
         return K.detach(), lambda G: torch.autograd.grad(K, x, G)[0]
 
     return by_autograd if chain is None else chain.gram
