@@ -11,6 +11,7 @@ MAKERS = {
     "gdkl": lambda **options: GDKLRegressor(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
     "dkl": lambda **options: DKLRegressor(**with_preset(**{"n_iter": 20, "random_state": 0, **options})),
     "nngp": NNGPRegressor,
+    "relevant nngp": lambda **options: NNGPRegressor(**{"relevance": True, **options}),
     "gp": GPRegressor,
 }
 

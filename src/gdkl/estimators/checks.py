@@ -27,6 +27,12 @@ def check_number(
         raise OptionError(f"{name}={value!r} is not allowed: use {what} {bound}.")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Refuse an option that is neither True nor False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise OptionError(f"{name}={value!r} is not allowed: use True or False.")
+
+
 def check_student_options(estimator: EstimatorBase) -> None:
     """Refuse options of the student that are not allowed; those that an estimator does not offer have their default."""
     for name, low in (("n_iter", 1), ("n_inducing", 1)):

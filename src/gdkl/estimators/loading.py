@@ -37,7 +37,7 @@ from gdkl.gp import (
     softplus_rbf_kernel,
 )
 from gdkl.inputs import ImageInput, TableInput, TargetScaler
-from gdkl.nets import MLP, ImageFeatures, Members, WideResNet, WithHead
+from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead
 from gdkl.numerics import GdklError, ModelFileError, OptionError, resolve_device, resolve_dtype
 from gdkl.training import FittedModel, FittedNetwork, TrainingOutcome, batch_kernel
 
@@ -260,6 +260,8 @@ def _build(description: dict[str, Any], factories: Factories, columns: int) -> n
     if kind == "images":
         inner = _build(description["network"], factories, columns)
         return ImageFeatures(inner, tuple(description["image_shape"]), resolve_dtype(description["dtype"]))
+    if kind == "column_scale":
+        return ColumnScale(torch.ones(columns))
     if kind == "with_head":
         inner = _build(description["network"], factories, columns)
         return WithHead(inner, nn.Linear(description["features"], description["classes"]))

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
+from gdkl.estimators.base import Fit, to_numpy
+from gdkl.estimators.checks import check_flag
 from gdkl.estimators.factories import FeatureNet, check_base_kernel, guide_kernel
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset
 from gdkl.estimators.regression import RegressorBase
 from gdkl.guide import GuideKernel, fit_guide, subset_size
-from gdkl.methods import fit_calibrated_gdkl, fit_dkl, fit_gdkl, fit_gp, fit_nngp, fit_sparse_dkl, fit_sparse_gdkl
+from gdkl.methods import (
+    fit_calibrated_gdkl,
+    fit_dkl,
+    fit_gdkl,
+    fit_gp,
+    fit_nngp,
+    fit_relevant_nngp,
+    fit_sparse_dkl,
+    fit_sparse_gdkl,
+)
+from gdkl.nets import ColumnScale, Members
 from gdkl.numerics import OptionError
 from gdkl.objectives import SplitObjective
 from gdkl.training import (
@@ -199,7 +209,13 @@ class NNGPRegressor(RegressorBase):
 
     Output scale and noise are fitted by evidence to convergence; there are no steps to tune.
 
-    Options are as for `GDKLRegressor`; ``random_state`` and ``verbose`` are accepted for uniformity.
+    Args:
+        guide: The kernel, as for `GDKLRegressor`.
+        relevance: Whether each column is multiplied by a relevance of its own, fitted by evidence with a prior, which
+            all outputs share. After ``fit``, ``relevance_`` has one number per column of X, 0 for a constant one: a
+            DataFrame where columns have names, else an array.
+        device, dtype: As for `GDKLRegressor`.
+        random_state, verbose: Accepted for uniformity.
 
     Example:
         >>> import numpy as np
@@ -209,17 +225,20 @@ class NNGPRegressor(RegressorBase):
     """
 
     _method: ClassVar[str] = "nngp"
+    relevance_: Any
 
     def __init__(
         self,
         *,
         guide: GuideKernel | None = None,
+        relevance: bool = False,
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
     ):
         self.guide = guide
+        self.relevance = relevance
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
@@ -227,10 +246,25 @@ class NNGPRegressor(RegressorBase):
 
     def _check_options(self) -> None:
         super()._check_options()
+        check_flag("relevance", self.relevance)
         guide_kernel(self.guide)
 
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
+        if self.relevance:
+            return fit_relevant_nngp(data, guide_kernel(self.guide))
         return fit_nngp(data, fit_guide(plan.kind.kernel(guide_kernel(self.guide)), data.rows, data.targets))
+
+    def _adopt(self, fit: Fit) -> None:
+        super()._adopt(fit)
+        vars(self).pop("relevance_", None)
+        embed = self.model_.embed
+        if isinstance(embed, Members) and isinstance(embed.template, ColumnScale):
+            import pandas as pd  # noqa: PLC0415
+
+            relevance = self.kind_.input.kept.astype(float)
+            relevance[self.kind_.input.kept] = to_numpy(embed.template.factors)
+            names = vars(self).get("feature_names_in_")
+            self.relevance_ = relevance if names is None else pd.DataFrame({"relevance": relevance}, index=names)
 
 
 class GPRegressor(RegressorBase):
@@ -270,8 +304,7 @@ class GPRegressor(RegressorBase):
 
     def _check_options(self) -> None:
         super()._check_options()
-        if not isinstance(self.ard, (bool, np.bool_)):
-            raise OptionError(f"ard={self.ard!r} is not allowed: use True or False.")
+        check_flag("ard", self.ard)
         if self.ard and check_base_kernel(self.base_kernel) is not None:
             raise OptionError("ard is for the default RBF: give base_kernel its own ard_num_dims instead.")
 

@@ -15,7 +15,7 @@ from gdkl.estimators.model_file import write_model
 from gdkl.estimators.presets import Preset
 from gdkl.gp import GPyTorchKernel, ScaledKernel, SparsePosterior, is_softplus_rbf
 from gdkl.inputs import ImageInput, TableInput
-from gdkl.nets import MLP, ImageFeatures, Members, WideResNet, WithHead
+from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead
 from gdkl.numerics import ModelFileError, NotFittedError
 from gdkl.training import FittedModel, FittedNetwork
 
@@ -170,6 +170,8 @@ def _describe(module: nn.Module) -> dict[str, Any]:
             "dtype": str(module.dtype).removeprefix("torch."),
             "network": _describe(module.network),
         }
+    if isinstance(module, ColumnScale):
+        return {"kind": "column_scale"}
     if isinstance(module, WithHead):
         head = cast(nn.Linear, module.head)
         return {

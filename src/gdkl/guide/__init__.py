@@ -5,18 +5,22 @@ from gdkl.guide.fit import fit_class_guide, fit_guide, subset_size
 from gdkl.guide.grams import PrecomputedGram
 from gdkl.guide.guide import Guide
 from gdkl.guide.kernels import GuideKernel, as_kernel_function, image_kernel_function
+from gdkl.guide.relevance import RelevanceFit, fit_relevance, predict_folds
 from gdkl.guide.search import image_guides, search_guides, table_guides
 
 __all__ = [
     "Guide",
     "GuideKernel",
     "PrecomputedGram",
+    "RelevanceFit",
     "as_kernel_function",
     "fit_by_evidence",
     "fit_class_guide",
     "fit_guide",
+    "fit_relevance",
     "image_guides",
     "image_kernel_function",
+    "predict_folds",
     "search_guides",
     "subset_size",
     "table_guides",

@@ -1,6 +1,7 @@
 """Infinite-width networks in PyTorch: layers in, NNGP and NTK covariances out."""
 
 from gdkl.infinite.arrays import unchecked
+from gdkl.infinite.chain import DenseChain, Pullback
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.error_functions import GELU, Erf, SigmoidLike
 from gdkl.infinite.gpytorch_kernel import InfiniteWidthKernel
@@ -21,6 +22,7 @@ __all__ = [
     "AvgPool2d",
     "Conv2d",
     "Cos",
+    "DenseChain",
     "Dropout",
     "Elementwise",
     "Erf",
@@ -33,6 +35,7 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "Pullback",
     "ReLU",
     "Residual",
     "Sequential",

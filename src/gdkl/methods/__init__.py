@@ -7,7 +7,7 @@ from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
 from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
 from gdkl.methods.nn_classes import fit_nn_classes
-from gdkl.methods.nngp import fit_nngp
+from gdkl.methods.nngp import fit_nngp, fit_relevant_nngp
 from gdkl.methods.sparse_dkl import fit_sparse_dkl, fit_sparse_dkl_classes
 from gdkl.methods.sparse_gdkl import fit_sparse_gdkl, fit_sparse_gdkl_classes
 
@@ -20,6 +20,7 @@ __all__ = [
     "fit_gp",
     "fit_nn_classes",
     "fit_nngp",
+    "fit_relevant_nngp",
     "fit_sparse_dkl",
     "fit_sparse_dkl_classes",
     "fit_sparse_gdkl",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
-from gdkl.guide import Guide
+from gdkl.guide import Guide, GuideKernel, as_kernel_function, fit_guide, fit_relevance
+from gdkl.nets import ColumnScale, Members
 from gdkl.training import FittedModel, TrainingData
+
+#: Prior standard deviation of the log relevances around their common value.
+RELEVANCE_DEVIATION = 1.0
 
 
 def fit_nngp(data: TrainingData, guide: Guide) -> FittedModel:
@@ -13,3 +19,13 @@ def fit_nngp(data: TrainingData, guide: Guide) -> FittedModel:
     values = {"objective": -guide.score, "noise": guide.noise, "scale": guide.own_scale}
     history = [{"step": 1.0} | {name: float(value.mean()) for name, value in values.items()}]
     return FittedModel(nn.Identity(), guide.predictor(data.rows), history)
+
+
+def fit_relevant_nngp(data: TrainingData, kernel: GuideKernel) -> FittedModel:
+    """The same of columns times their relevances, which all outputs share and the sum of their evidences decides."""
+    pairs = zip(data.rows.double(), data.targets.double(), strict=True)
+    fits = [fit_relevance(kernel, rows, targets, deviation=RELEVANCE_DEVIATION) for rows, targets in pairs]
+    embed = Members([ColumnScale(fit.multipliers.to(data.rows)) for fit in fits]).eval()
+    scaled = TrainingData(embed(data.rows), data.targets)
+    guide = fit_guide(as_kernel_function(kernel), scaled.rows, scaled.targets)
+    return replace(fit_nngp(scaled, guide), embed=embed)

@@ -1,6 +1,7 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
 from gdkl.nets.augmentation import RandomCrops, crop_indices, recombine
+from gdkl.nets.columns import ColumnScale
 from gdkl.nets.images import ImageFeatures, images_at_a_time
 from gdkl.nets.members import Members
 from gdkl.nets.mlp import MLP, PAPER_WIDTHS, WithHead
@@ -9,6 +10,7 @@ from gdkl.nets.wide_resnet import WideBlock, WideResNet
 __all__ = [
     "MLP",
     "PAPER_WIDTHS",
+    "ColumnScale",
     "ImageFeatures",
     "Members",
     "RandomCrops",
