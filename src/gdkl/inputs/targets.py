@@ -1,13 +1,15 @@
-"""Targets of a regressor: standardised on the way in, predictions back in the user's units on the way out."""
+"""Targets of a regressor: warped and standardised on the way in, predictions back in warped units on the way out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gdkl.inputs.checks import FloatArray
 from gdkl.inputs.tables import ColumnMoments
+from gdkl.inputs.warp import Warp, joint_warp
 from gdkl.numerics import DataError
 
 #: Variances of targets below this lose digits, and then vanish, once they are multiplied by a part of themselves.
@@ -16,28 +18,36 @@ _SMALLEST_VARIANCE = 1e-290
 
 @dataclass(frozen=True)
 class TargetScaler:
-    """Means and standard deviations of the training targets.
+    """Means and standard deviations of the training targets, and their warps.
+
+    What comes back (`means`, `variances`, `covariances`) is in warped units, which are the user's where there is no
+    warp: `gdkl.predictive.Predictive` takes it from there.
 
     Attributes:
-        mean: Of each output.
-        std: Of each output.
+        mean: Of each warped output.
+        std: Of each warped output.
         is_1d: Whether the targets came as a flat array.
+        warps: One per output, or none at all.
     """
 
     mean: FloatArray
     std: FloatArray
     is_1d: bool
+    warps: tuple[Warp | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "warps", tuple(self.warps) or (None,) * len(self.mean))
 
     @classmethod
-    def fit(cls, y: FloatArray) -> TargetScaler:
+    def fit(cls, y: FloatArray, warps: Sequence[Warp | None] = ()) -> TargetScaler:
         """Learn the scales of targets ``(n,)`` or ``(n, outputs)``; refuse constant ones."""
         moments = ColumnMoments()
-        moments.add(y.reshape(len(y), -1))
-        return cls.from_moments(moments, y.ndim == 1)
+        moments.add(_warped(y.reshape(len(y), -1), warps))
+        return cls.from_moments(moments, y.ndim == 1, warps)
 
     @classmethod
-    def from_moments(cls, moments: ColumnMoments, is_1d: bool) -> TargetScaler:
-        """The scales of targets whose moments are known."""
+    def from_moments(cls, moments: ColumnMoments, is_1d: bool, warps: Sequence[Warp | None] = ()) -> TargetScaler:
+        """The scales of targets whose moments, after their warps, are known."""
         try:
             mean, std, varies = moments.scales()
         except DataError:
@@ -47,23 +57,33 @@ class TargetScaler:
             raise DataError(f"y is constant{which}: there is nothing to predict; give targets that vary.")
         if not bool((std**2 > _SMALLEST_VARIANCE).all()):
             raise DataError(f"y varies by {std.max():.0e}, beyond what variances can hold: give it in other units.")
-        return cls(mean, std, is_1d)
+        return cls(mean, std, is_1d, tuple(warps))
 
     def scaled(self, y: FloatArray) -> FloatArray:
-        """Standardised targets, ``(outputs, n)``."""
-        return ((y.reshape(len(y), len(self.mean)) - self.mean) / self.std).T
+        """Warped and standardised targets, ``(outputs, n)``."""
+        return ((_warped(y.reshape(len(y), len(self.mean)), self.warps) - self.mean) / self.std).T
+
+    def log_derivative(self, y: FloatArray) -> FloatArray:
+        """log(d scaled / dy), ``(outputs, n)``: turns log densities of scaled targets into those of the targets."""
+        values, warp = y.reshape(len(y), len(self.mean)), joint_warp(self.warps)
+        return ((np.zeros_like(values) if warp is None else warp.log_derivative(values)) - np.log(self.std)).T
 
     def means(self, scaled: FloatArray) -> FloatArray:
-        """Means ``(..., outputs, n)`` back in the user's units and shape ``(..., n)`` or ``(..., n, outputs)``."""
+        """Means ``(..., outputs, n)`` back in warped units and shape ``(..., n)`` or ``(..., n, outputs)``."""
         return self._shape(np.swapaxes(scaled, -1, -2) * self.std + self.mean)
 
     def variances(self, scaled: FloatArray) -> FloatArray:
-        """Variances ``(..., outputs, n)`` back in the user's units and shape."""
+        """Variances ``(..., outputs, n)`` back in warped units and the user's shape."""
         return self._shape(np.swapaxes(scaled, -1, -2) * self.std**2)
 
     def covariances(self, scaled: FloatArray) -> FloatArray:
-        """Covariances ``(outputs, n, n)`` back in the user's units: ``(n, n)`` or ``(n, n, outputs)``."""
+        """Covariances ``(outputs, n, n)`` back in warped units: ``(n, n)`` or ``(n, n, outputs)``."""
         return self._shape(np.moveaxis(scaled, 0, -1) * self.std**2)
 
     def _shape(self, values: FloatArray) -> FloatArray:
         return values[..., 0] if self.is_1d else values
+
+
+def _warped(y: FloatArray, warps: Sequence[Warp | None]) -> FloatArray:
+    warp = joint_warp(warps)
+    return y if warp is None else warp.forward(y)

@@ -17,7 +17,7 @@ from gdkl.predictive import FloatArray, Predictive
 
 def _targets(predictive: Predictive, y: ArrayLike) -> FloatArray:
     values = np.asarray(y, dtype=np.float64)
-    if values.size != predictive.mean.size:
+    if values.size != np.prod(predictive.shape):
         raise DataError(f"y has shape {values.shape}; the prediction is for targets of shape {predictive.shape}.")
     if not bool(np.isfinite(values).all()):
         raise DataError("y has NaN or infinite values: drop those rows before scoring.")
@@ -55,15 +55,6 @@ def mae(predictive: Predictive, y: ArrayLike) -> float:
     return float(np.mean(np.abs(predictive.mean - _targets(predictive, y))))
 
 
-def _expected_absolute(mean: FloatArray, std: FloatArray) -> FloatArray:
-    """E|Z| for Z ~ N(mean, std²)."""
-    from scipy.special import ndtr  # noqa: PLC0415  (slow to import)
-
-    ratio = mean / std
-    density = np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
-    return 2 * std * density + mean * (2 * ndtr(ratio) - 1)
-
-
 def crps(predictive: Predictive, y: ArrayLike) -> float:
     """Mean continuous ranked probability score, E|Y − y| − ½·E|Y − Y'|, in the targets' units.
 
@@ -71,13 +62,7 @@ def crps(predictive: Predictive, y: ArrayLike) -> float:
         >>> round(crps(Predictive.gaussian([0.0], [1.0], [0.5]), [0.0]), 4)
         0.2337
     """
-    y = _targets(predictive, y)
-    means, variances = predictive.component_means, predictive.component_variances
-    to_target = _expected_absolute(means - y, np.sqrt(variances)).mean(axis=0)
-    between = np.zeros_like(to_target)
-    for mean, variance in zip(means, variances, strict=True):
-        between += _expected_absolute(mean - means, np.sqrt(variance + variances)).mean(axis=0)
-    return float(np.mean(to_target - 0.5 * between / predictive.n_components))
+    return float(predictive.crps(_targets(predictive, y)).mean())
 
 
 def coverage(predictive: Predictive, y: ArrayLike, level: float = 0.9) -> float:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gdkl.numerics import DataError, OptionError
-from gdkl.predictive.gaussian import FloatArray, RandomState, draws_from
+from gdkl.predictive.gaussian import RandomState, draws_from
+from gdkl.predictive.mixture import FloatArray
 
 
 class ClassPredictive:

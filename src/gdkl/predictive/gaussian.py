@@ -1,16 +1,18 @@
-"""The predictive distribution of a regression model: one Gaussian per point, or a mixture of a few."""
+"""The predictive distribution of a regression model: Gaussian or a mixture, as it is or through a warp."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gdkl.numerics import DataError, OptionError
+from gdkl.predictive.mixture import FloatArray, GaussianMixture
 
-FloatArray: TypeAlias = NDArray[np.float64]
+if TYPE_CHECKING:
+    from gdkl.inputs import Warp
 
 #: A seed or generator, as everywhere in scikit-learn and NumPy.
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
@@ -19,23 +21,38 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 class Predictive:
     """Predictive distribution of the targets at ``n`` points, in the targets' own units.
 
-    Every entry is a mixture of ``K`` Gaussians with equal weights: ``K`` is 1 for a single model and the
-    number of members for an ensemble. All arrays have the shape of the targets, ``(n,)`` or
-    ``(n, n_outputs)``; outputs are independent.
+    Every entry is a mixture of ``K`` Gaussians: ``K`` is 1 for a single model and the number of models for an
+    ensemble. The mixture is that of the warped target where there is a warp; what is read off it is in the target's
+    own units all the same. All arrays have the shape of the targets, ``(n,)`` or ``(n, n_outputs)``; outputs are
+    independent.
 
     Args:
-        means: Means of the components, shape ``(K, n)`` or ``(K, n, n_outputs)``.
-        variances: Variances of a new *observation*, noise included, same shape.
-        latent_variances: Variances of the function without noise, same shape.
+        means: Means of the components in warped units, shape ``(K, n)`` or ``(K, n, n_outputs)``.
+        variances: Variances of a new *observation*, noise included, same shape and units.
+        latent_variances: Variances of the function without noise, same shape and units.
+        weights: Of the components, ``(K,)`` or ``(K, n_outputs)``; they sum to 1 and are equal by default.
+        warps: One per output, or None for an output without; none by default.
 
     Example:
         >>> p = Predictive.gaussian(mean=[0.0], variance=[4.0], latent_variance=[3.0])
         >>> low, high = p.interval(0.9)
         >>> print(low.round(2), high.round(2))
         [-3.29] [3.29]
+        >>> from gdkl.inputs import LogWarp
+        >>> p = Predictive([[0.0], [1.0]], [[1.0], [1.0]], [[0.5], [0.5]], weights=[0.9, 0.1], warps=[LogWarp()])
+        >>> p.mean.round(3), p.quantile(0.5).round(3)
+        (array([1.932]), array([1.093]))
     """
 
-    def __init__(self, means: ArrayLike, variances: ArrayLike, latent_variances: ArrayLike):
+    def __init__(
+        self,
+        means: ArrayLike,
+        variances: ArrayLike,
+        latent_variances: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        warps: Sequence[Warp | None] | None = None,
+    ):
         self.component_means: FloatArray = np.asarray(means, dtype=np.float64)
         self.component_variances: FloatArray = np.asarray(variances, dtype=np.float64)
         self.component_latent_variances: FloatArray = np.asarray(latent_variances, dtype=np.float64)
@@ -44,6 +61,21 @@ class Predictive:
             raise DataError(
                 f"means, variances and latent_variances need one shape (K, n) or (K, n, n_outputs); got {shapes}."
             )
+        K, outputs = self.n_components, self._n_outputs
+        w = np.full(K, 1 / K) if weights is None else np.asarray(weights, dtype=np.float64)
+        if w.shape not in ((K,), (K, outputs)):
+            raise DataError(f"weights have shape {w.shape}: give ({K},) or ({K}, {outputs}).")
+        if not bool((w >= 0).all() and (np.abs(w.sum(axis=0) - 1) < 1e-6).all()):
+            raise DataError("weights must be 0 or more and sum to 1: divide them by their sum.")
+        self.weights: FloatArray = w / w.sum(axis=0)
+        self.warps: tuple[Warp | None, ...] = (None,) * outputs if warps is None else tuple(warps)
+        if len(self.warps) != outputs:
+            raise DataError(f"{len(self.warps)} warps do not fit {outputs} outputs: give a warp or None for each.")
+        self._warp = None
+        if any(self.warps):
+            from gdkl.inputs import joint_warp  # noqa: PLC0415  (slow to import)
+
+            self._warp = joint_warp(self.warps)
 
     def _parts(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         return self.component_means, self.component_variances, self.component_latent_variances
@@ -64,92 +96,97 @@ class Predictive:
         return self.component_means.shape[0]
 
     @property
+    def _n_outputs(self) -> int:
+        return self.shape[1] if len(self.shape) > 1 else 1
+
+    @property
     def mean(self) -> FloatArray:
         """Expected target."""
-        return self.component_means.mean(axis=0)
+        return self._moments(self.component_variances)[0]
 
     @property
     def variance(self) -> FloatArray:
         """Variance of a new observation: uncertainty about the function plus noise."""
-        return self._total_variance(self.component_variances)
+        return self._moments(self.component_variances)[1]
 
     @property
     def latent_variance(self) -> FloatArray:
         """Variance of the function alone, without the noise of an observation."""
-        return self._total_variance(self.component_latent_variances)
+        return self._moments(self.component_latent_variances)[1]
 
     @property
     def std(self) -> FloatArray:
         """Standard deviation of a new observation."""
         return np.sqrt(self.variance)
 
-    def _total_variance(self, within: FloatArray) -> FloatArray:
-        # Law of total variance: the spread inside the components plus the spread of their means.
-        return within.mean(axis=0) + self.component_means.var(axis=0)
-
     def log_prob(self, y: ArrayLike) -> FloatArray:
         """Log density of each observed target, same shape as the targets."""
-        from scipy.special import logsumexp  # noqa: PLC0415  (slow to import)
-
         y = self._check_targets(y)
-        squared = (y - self.component_means) ** 2 / self.component_variances
-        log_densities = -0.5 * (squared + np.log(2 * np.pi * self.component_variances))
-        return logsumexp(log_densities, axis=0) - np.log(self.n_components)
+        log_density = self._mixture().log_prob(self._forward(y))
+        return log_density if self._warp is None else log_density + self._warp.log_derivative(y)
 
     def cdf(self, y: ArrayLike) -> FloatArray:
         """Probability that a new observation is at most ``y``."""
-        from scipy.special import ndtr  # noqa: PLC0415
-
-        y = self._check_targets(y)
-        return ndtr((y - self.component_means) / np.sqrt(self.component_variances)).mean(axis=0)
+        return self._mixture().cdf(self._forward(self._check_targets(y)))
 
     def quantile(self, q: float | Sequence[float]) -> FloatArray:
         """Value that a new observation stays below with probability ``q``, strictly between 0 and 1.
 
         The array has the targets' shape; for several probabilities, one such array per probability, stacked.
         """
-        levels = _probabilities(q, "q")
-        result = np.stack([self._quantile(float(level)) for level in levels])
+        mixture = self._mixture()
+        result = self._inverse(np.stack([mixture.quantile(float(level)) for level in _probabilities(q, "q")]))
         return result[0] if np.ndim(q) == 0 else result
-
-    def _quantile(self, level: float) -> FloatArray:
-        from scipy.special import ndtri  # noqa: PLC0415
-
-        candidates = self.component_means + ndtri(level) * np.sqrt(self.component_variances)
-        low, high = candidates.min(axis=0), candidates.max(axis=0)
-        if self.n_components == 1:
-            return low
-        # The mixture's quantile lies between the smallest and largest of its components' quantiles; 60 halvings of
-        # this bracket leave less than a float64 resolves.
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            below = self.cdf(middle) < level
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return 0.5 * (low + high)
 
     def interval(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
         """Central interval that holds a new observation with probability ``level``: ``(low, high)``."""
         if np.ndim(level) != 0:
             raise OptionError(f"level={level!r} must be one number: ask for each interval on its own.")
         level = float(_probabilities(level, "level")[0])
-        return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
+        low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return low, high
+
+    def crps(self, y: ArrayLike) -> FloatArray:
+        """Continuous ranked probability score of each observed target, in its units: E|Y − y| − ½·E|Y − Y'|.
+
+        Example:
+            >>> Predictive.gaussian([0.0], [1.0], [0.5]).crps([0.0]).round(4)
+            array([0.2337])
+        """
+        y = self._check_targets(y)
+        if self._warp is None:
+            return self._mixture().crps(y)
+        return self._mixture().warped_crps(y, self._warp.forward, self._warp.inverse)
 
     def sample(self, n: int = 1, *, random_state: RandomState = None) -> FloatArray:
         """Draw ``n`` observations per point, ``(n, *shape)``, each point independently of the others.
 
         For draws that are correlated between points use the estimator's ``sample_y``.
         """
-        generator = draws_from(random_state, n)
-        # A member of an ensemble speaks for all points of one draw, as one function would.
-        member = (generator.uniform(size=n) * self.n_components).astype(int)
-        noise = generator.standard_normal(size=(n, *self.shape))
-        return self.component_means[member] + noise * np.sqrt(self.component_variances[member])
+        return self._inverse(self._mixture().sample(n, draws_from(random_state, n)))
+
+    def _mixture(self, variances: FloatArray | None = None) -> GaussianMixture:
+        """The mixture of warped targets, or of the function with its own variances."""
+        # Weights are per component and output, not per point: (K, 1), (K, 1, 1) or (K, 1, n_outputs).
+        weights = self.weights.reshape(self.n_components, *(1, -1)[: len(self.shape)])
+        return GaussianMixture(
+            self.component_means, self.component_variances if variances is None else variances, weights
+        )
+
+    def _moments(self, variances: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._mixture(variances).moments(None if self._warp is None else self._warp.inverse)
+
+    def _forward(self, y: FloatArray) -> FloatArray:
+        return y if self._warp is None else self._warp.forward(y)
+
+    def _inverse(self, z: FloatArray) -> FloatArray:
+        return z if self._warp is None else self._warp.inverse(z)
 
     def _check_targets(self, y: ArrayLike) -> FloatArray:
         values = np.asarray(y, dtype=np.float64)
-        if values.shape == self.shape or values.ndim == 0:
-            return values
-        if values.size == self.component_means[0].size and values.squeeze().shape == self.mean.squeeze().shape:
+        if values.ndim == 0:
+            return np.full(self.shape, values)
+        if [size for size in values.shape if size != 1] == [size for size in self.shape if size != 1]:
             return values.reshape(self.shape)
         raise DataError(f"y has shape {values.shape}; this prediction is for targets of shape {self.shape}.")
 
@@ -161,22 +198,25 @@ class Predictive:
             >>> p.output(1).mean, p.output(1).std
             (array([2.]), array([2.]))
         """
-        count = self.shape[1] if len(self.shape) > 1 else 1
+        count = self._n_outputs
         if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or not -count <= k < count:
             raise OptionError(f"output({k!r}) is not there: the targets have the numbers 0 to {count - 1}.")
-        return Predictive(*(part.reshape(*part.shape[:2], count)[..., k] for part in self._parts()))
+        parts = (part.reshape(*part.shape[:2], count)[..., k] for part in self._parts())
+        weights = self.weights if self.weights.ndim == 1 else self.weights[:, k]
+        return Predictive(*parts, weights=weights, warps=[self.warps[k]])
 
     def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> Predictive:
         """The prediction for some of the points, picked as from an array: ``p[:10]``, ``p[mask]``."""
         if isinstance(rows, (int, np.integer)):
             raise OptionError(f"p[{rows}] would be no array: use p[{rows}:{int(rows) + 1}].")
-        return Predictive(*(part[:, rows] for part in self._parts()))
+        return Predictive(*(part[:, rows] for part in self._parts()), weights=self.weights, warps=self.warps)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self) -> str:
         kind = "Gaussian" if self.n_components == 1 else f"mixture of {self.n_components} Gaussians"
+        kind = f"warped {kind}" if any(self.warps) else kind
         return f"Predictive({kind} at {self.shape[0]} points, shape {self.shape})"
 
 
