@@ -1,6 +1,6 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
-from gdkl.nets.augmentation import RandomCrops, crop_indices, recombine
+from gdkl.nets.augmentation import RandomCrops, crop_indices, recombine, surround
 from gdkl.nets.columns import ColumnScale
 from gdkl.nets.images import ImageFeatures, images_at_a_time
 from gdkl.nets.members import Members
@@ -20,4 +20,5 @@ __all__ = [
     "crop_indices",
     "images_at_a_time",
     "recombine",
+    "surround",
 ]

@@ -81,3 +81,25 @@ def recombine(rows: Tensor, count: int, seed: int) -> Tensor:
     coin = torch.rand(members, count, columns, generator=generator, dtype=torch.float32) < 0.5
     first, second = (torch.take_along_dim(rows, index.unsqueeze(-1), dim=1) for index in parents)
     return torch.where(coin.to(rows.device), first, second)
+
+
+#: How far lines through two rows go beyond both, and how far recombined rows are stretched.
+_BEYOND, _STRETCH = 0.5, 1.3
+
+
+def surround(rows: Tensor, count: int, seed: int) -> Tensor:
+    """New rows between and around the given ones: half on lines through two of them, half recombined and stretched.
+
+    From standardised rows ``(members, n, d)`` to ``(members, count, d)``; drawn on the CPU, the same on every device.
+
+    Example:
+        >>> surround(torch.zeros(1, 4, 3), 7, seed=0).shape
+        torch.Size([1, 7, 3])
+    """
+    members, n, _ = rows.shape
+    generator = torch.Generator().manual_seed(seed)
+    parents = torch.randint(n, (2, members, count // 2), generator=generator).to(rows.device)
+    t = torch.rand(members, count // 2, 1, generator=generator, dtype=torch.float32) * (1 + 2 * _BEYOND) - _BEYOND
+    first, second = (torch.take_along_dim(rows, index.unsqueeze(-1), dim=1) for index in parents)
+    lines = torch.lerp(first, second, t.to(rows))
+    return torch.cat([lines, _STRETCH * recombine(rows, count - count // 2, seed)], dim=1)

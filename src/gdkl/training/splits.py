@@ -23,9 +23,11 @@ class SplitSampler:
             either are wrong for the other. On 200 images of CIFAR-10 that costs the guide's held-out predictions 0.1
             in log-likelihood and 6 % in accuracy.
         most: Rows that a split has at most, drawn afresh each time; None for all.
-        further: How many further rows there are, numbered from ``n`` on. As many as are held out are drawn from them,
-            and come after those.
-        rows: Which rows they are, ``(n,)`` ascending numbers, where there are others; None for all from 0 on.
+        further: How many further rows there are, numbered from the number of all rows on. Some are drawn from them for
+            each split and come after those held out.
+        further_each: How many; None for as many as are held out.
+        rows: Which rows each member's splits are of, ``(members, n)`` ascending numbers, where there are others; None
+            for all from 0 on.
 
     Example:
         >>> split = SplitSampler(5, members=1, seed=0).draw(3)
@@ -43,7 +45,9 @@ class SplitSampler:
         labels: Tensor | None = None,
         most: int | None = None,
         further: int = 0,
+        further_each: int | None = None,
         rows: Tensor | None = None,
+        of: int | None = None,
     ):
         if n < 2:
             raise DataError(f"a split into two halves needs at least 2 rows; got {n}.")
@@ -53,6 +57,8 @@ class SplitSampler:
         self.device = device
         self.used = n if most is None else min(n, most)
         self.further = further
+        self.further_each = further_each
+        self.first_further = n if of is None else of
         self._labels = None if labels is None else labels.cpu()
         self._rows = None if rows is None else rows.cpu()
         self._generator = torch.Generator().manual_seed(seed)
@@ -85,10 +91,12 @@ class SplitSampler:
         # In order inside each half: rows are then picked from memory as they lie there.
         halves = [part.sort(dim=-1).values for part in halves]
         if self._rows is not None:
-            halves = [self._rows[part] for part in halves]
+            halves = [torch.take_along_dim(self._rows.expand(count, -1, -1), part, dim=-1) for part in halves]
         observed, held_out = (part.to(self.device) for part in halves)
         if self.further:
-            chosen = torch.randint(self.n, self.n + self.further, held_out.shape, generator=self._generator)
+            each = held_out.shape[-1] if self.further_each is None else self.further_each
+            last = self.first_further + self.further
+            chosen = torch.randint(self.first_further, last, (count, self.members, each), generator=self._generator)
             held_out = torch.cat([held_out, chosen.to(self.device)], dim=-1)
         return Split(observed, held_out)
 
