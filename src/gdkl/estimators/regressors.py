@@ -273,7 +273,7 @@ class GPRegressor(RegressorBase):
     Hyperparameters and noise are fitted by evidence (L-BFGS, several starts); there are no steps to tune.
 
     Args:
-        ard: Whether the RBF has one lengthscale per column.
+        ard: Whether the RBF has one lengthscale per column; then lengthscales and noise have BoTorch's priors.
         base_kernel: Any GPyTorch kernel instead of the RBF.
 
     Example:

@@ -25,11 +25,11 @@ from gdkl.numerics import OptionError
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
 #: keep hyperparameters from running away where the targets are all signal or all noise.
-_COMMON, _SCALE, _NOISE = (0.0, 1.0), (0.0, 2.0), (-4.0, 3.0)
+_COMMON, _SCALE, _NOISE = (0.0, 1.0), (0.0, 3.0), (-4.0, 3.0)
 #: The farthest that a logarithm, or z, may go: beyond it kernels overflow.
 _FARTHEST = 12.0
 #: The search ends where an iteration gains less than this part of the objective.
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-5
 #: The objective where the matrix has no factor: the line search steps back.
 _REFUSED = 1e10
 

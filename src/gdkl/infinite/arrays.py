@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -113,6 +113,14 @@ def _tensor(x: ArrayLike, name: str) -> Tensor:
             row = int((~finite).nonzero()[0, 0])
             raise DataError(f"{name} must be finite; row {row} has a NaN or an infinity: remove or impute such rows.")
     return x
+
+
+def scale_columns(x: Tensor, variances: Sequence[float]) -> Tensor:
+    """Columns times the roots of variances: a first layer with weights of these variances, put before the network."""
+    if x.shape[1:] != (len(variances),):
+        shape = ("n", *x.shape[1:])
+        raise DataError(f"weight_var has one variance for each of {len(variances)} columns; the inputs are {shape}.")
+    return x * torch.tensor(variances, dtype=torch.float64).sqrt().to(x)
 
 
 def warn_of_overflow(matrix: Any, inputs: Inputs) -> None:

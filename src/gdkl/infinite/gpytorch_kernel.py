@@ -136,7 +136,7 @@ class InfiniteWidthKernel(Kernel):
         learning = torch.is_grad_enabled() and (weights.requires_grad or biases.requires_grad)
         gradient = learning or inputs.needs_grad
         variances = [values.unbind() if gradient else values.tolist() for values in (weights, biases)]
-        program = self.net.program().with_variances(*variances)
+        program, inputs = self.net.program().with_variances(*variances).start(inputs)
         if diag:
             return matched_kernel(program, inputs.x1, inputs.x2, self.kind, gradient=gradient)
         return kernel_matrix(program, inputs, self.kind, Work(), learning=learning)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+import numpy as np
 import torch
 from torch import nn
 
 from gdkl.infinite.activation import Activation
-from gdkl.infinite.arrays import finite_number
+from gdkl.infinite.arrays import finite_number, scale_columns
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.finite import FiniteFunction, FiniteLinear, FiniteResidual, channel_norm
 from gdkl.infinite.network import InfiniteNetwork, Spec
-from gdkl.infinite.program import Activate, Add, Affine, Convolve, Normalise, Op, Save, Swap
+from gdkl.infinite.program import Activate, Add, Affine, Convolve, Normalise, Op, Save, Scale, Swap
 from gdkl.numerics import OptionError
 
 
@@ -22,26 +23,39 @@ class Linear(InfiniteNetwork):
     """A fully connected layer: K ← w·K + b, T ← K + w·T; on images, on the channels of each pixel.
 
     Here w is ``weight_var``, the variance of the weights before division by the number of inputs, and b ``bias_var``.
+    The first layer of a network of vectors may have one weight variance per column, such as relevances squared.
 
     Example:
         >>> Linear(weight_var=2.0, bias_var=0.5).kernel(torch.tensor([[1.0, 1.0]]))
         tensor([[2.5000]])
+        >>> Linear(weight_var=[1.0, 3.0]).kernel(torch.tensor([[0.0, 1.0]]))
+        tensor([[1.5000]])
     """
 
     _has_weights = True
 
-    def __init__(self, weight_var: float = 1.0, bias_var: float = 0.0) -> None:
-        self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
+    def __init__(self, weight_var: float | Iterable[float] = 1.0, bias_var: float = 0.0) -> None:
+        self.weight_var: float | tuple[float, ...]
+        if isinstance(weight_var, Iterable) and not isinstance(weight_var, str | bytes) and np.ndim(weight_var) > 0:
+            self.weight_var = tuple(finite_number(value, "weight_var", least=0.0) for value in weight_var)
+        else:
+            self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
         self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
 
     def _ops(self) -> Iterator[Op]:
-        yield Affine(self.weight_var, self.bias_var)
+        if isinstance(self.weight_var, tuple):
+            yield Scale(self.weight_var)
+        yield Affine(1.0 if isinstance(self.weight_var, tuple) else self.weight_var, self.bias_var)
 
     def _finite(self, width: int, outputs: int) -> nn.Module:
-        return FiniteLinear(outputs, self.weight_var, self.bias_var)
+        if not isinstance(self.weight_var, tuple):
+            return FiniteLinear(outputs, self.weight_var, self.bias_var)
+        scale = FiniteFunction(partial(scale_columns, variances=self.weight_var), "a factor per column")
+        return nn.Sequential(scale, FiniteLinear(outputs, 1.0, self.bias_var))
 
     def _own_spec(self) -> Spec:
-        return {"op": "dense", "w_var": self.weight_var, "b_var": self.bias_var}
+        w = list(self.weight_var) if isinstance(self.weight_var, tuple) else self.weight_var
+        return {"op": "dense", "w_var": w, "b_var": self.bias_var}
 
 
 class LayerNorm(InfiniteNetwork):

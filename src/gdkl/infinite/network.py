@@ -79,11 +79,11 @@ class InfiniteNetwork(ABC):
                     [1.6610, 1.0000]])
         """
         known_kind(kind)
-        inputs = read_inputs(x1, x2)
+        program, inputs = self.program().start(read_inputs(x1, x2))
         work = checked_work(memory, n_jobs, progress)
         if inputs.needs_grad and (out is not None or cache_dir is not None):
             raise OptionError("out and cache_dir keep values, not gradients: detach the inputs first.")
-        compute = partial(_fill, self.program(), inputs, kind, work)
+        compute = partial(_fill, program, inputs, kind, work)
         shape, dtype = inputs.shape, inputs.x1.dtype
         cached = None
         if cache_dir is not None:
@@ -98,7 +98,7 @@ class InfiniteNetwork(ABC):
         if cached is not None:
             # A copy: what the caller does to it must not reach the cache.
             return inputs.give(torch.from_numpy(np.array(cached)).to(inputs.x1.device))
-        return inputs.give(kernel_matrix(self.program(), inputs, kind, work))
+        return inputs.give(kernel_matrix(program, inputs, kind, work))
 
     def diagonal(self, x: ArrayLike, kind: Kind = "nngp") -> Any:
         """Variances of a set of inputs, shape ``(n,)``: the diagonal of ``kernel(x, kind=kind)``, without the rest.
@@ -109,7 +109,7 @@ class InfiniteNetwork(ABC):
             tensor([3.5600, 1.0000])
         """
         known_kind(kind)
-        inputs, program = read_inputs(x, name="x"), self.program()
+        program, inputs = self.program().start(read_inputs(x, name="x"))
         if inputs.needs_grad:
             return matched_kernel(program, inputs.x1, None, kind, gradient=True)
         with _plain_tensors():

@@ -14,9 +14,11 @@ from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor
 
+from gdkl.infinite.arrays import Inputs, scale_columns
 from gdkl.infinite.formulas import ArcCosine, Formula, Normalised
 from gdkl.infinite.spatial import Window, branches_differ, images_needed, no_read_out
 from gdkl.infinite.state import State
+from gdkl.numerics import OptionError
 
 #: A variance: a tensor where gradients with respect to it are asked for.
 Number: TypeAlias = float | Tensor
@@ -41,6 +43,13 @@ class Function(Protocol):
     def formula(self, arc_cosine: Callable[[float], ArcCosine]) -> tuple[Formula | None, float]:
         """E[φ(u)φ(v)] as a factor times a formula, or, without one, times k; ``arc_cosine`` makes ratio·k + E|uv|."""
         ...
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Variances of a first layer's weights, one per column; `Program.start` takes it off."""
+
+    variances: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ class Sum:
     """The sum over all pixels; of simplified programs."""
 
 
-Op: TypeAlias = Affine | Convolve | Activate | Normalise | Pool | Flatten | Save | Swap | Add | Apply | Sum
+Op: TypeAlias = Scale | Affine | Convolve | Activate | Normalise | Pool | Flatten | Save | Swap | Add | Apply | Sum
 
 
 @dataclass(frozen=True)
@@ -156,6 +165,16 @@ class Program:
             elif isinstance(op, Save):
                 needed = starts.pop() or needed
         return ahead[::-1]
+
+    def start(self, inputs: Inputs) -> tuple[Program, Inputs]:
+        """What engines see: variances per column are taken into the inputs."""
+        if not any(isinstance(op, Scale) for op in self.ops):
+            return self, inputs
+        first, *others = self.ops
+        if not isinstance(first, Scale) or any(isinstance(op, Scale) for op in others):
+            raise OptionError("weight_var can have one variance per column in the first layer alone: pass a number.")
+        x2 = None if inputs.x2 is None else scale_columns(inputs.x2, first.variances)
+        return Program(tuple(others)), replace(inputs, x1=scale_columns(inputs.x1, first.variances), x2=x2)
 
     def variances(self, name: str) -> list[float]:
         """The positive weight (``"w"``) or bias (``"b"``) variances, in order."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any, cast
 
 from gpytorch.kernels import Kernel
-from torch import nn
+from torch import Tensor, nn
+from torch.distributions import LogNormal
 
 from gdkl.gp import ExactPosterior, GPyTorchKernel, rbf_kernel, squared_distances
-from gdkl.numerics import NumericsError, require_memory, tensor_bytes
+from gdkl.numerics import require_memory, tensor_bytes
 from gdkl.training import FittedModel, KernelAndNoise, TrainingData, batch_kernel, check_kernel, maximise_evidence
 
 _MATRIX_NAME = "the kernel matrix"
@@ -22,7 +25,7 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
 
     Args:
         data: Scaled training data of one member.
-        ard: Whether the RBF has one lengthscale per column.
+        ard: Whether the RBF has one lengthscale per column, and lengthscales and noise the priors of BoTorch.
         base_kernel: Another kernel; then its own values are the only start.
     """
     require_memory(
@@ -31,26 +34,28 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
         remedy="Train on fewer rows.",
         device=data.rows.device,
     )
-    best: tuple[float, KernelAndNoise, list[dict[str, float]]] | None = None
-    for model in _starts(data, ard, base_kernel):
-        try:
-            value, history = maximise_evidence(model.to(data.rows), data, name=_MATRIX_NAME)
-        except NumericsError:
-            if best is None and base_kernel is not None:
-                raise
-            continue
-        if best is None or value < best[0]:
-            best = (value, model, history)
-    if best is None:
-        raise NumericsError("the evidence was not finite from any start: check the scale of X.")
-    _, model, history = best
+    log_prior = _log_prior if ard else None
+    fits = [
+        (*maximise_evidence(model.to(data.rows), data, name=_MATRIX_NAME, log_prior=log_prior), model)
+        for model in _starts(data, ard, base_kernel)
+    ]
+    # Where no evidence is finite, the first start counts as it is.
+    _, history, model = min(fits, key=lambda fit: fit[0])
     model.requires_grad_(False)
     posterior = ExactPosterior.condition(model.kernel, data.rows, data.targets, model.noise(), name=_MATRIX_NAME)
     return FittedModel(nn.Identity(), posterior, history)
 
 
+def _log_prior(model: KernelAndNoise) -> Tensor:
+    """Log-normal lengthscales that grow with the root of the columns, as distances do, and little noise."""
+    lengthscale = cast(Tensor, cast(Any, model.kernel.kernel).base_kernel.lengthscale)
+    location = math.sqrt(2) + 0.5 * math.log(lengthscale.shape[-1])
+    priors = LogNormal(location, math.sqrt(3), validate_args=False), LogNormal(-4.0, 1.0, validate_args=False)
+    return priors[0].log_prob(lengthscale).sum() + priors[1].log_prob(model.noise()).sum()
+
+
 def _starts(data: TrainingData, ard: bool, base_kernel: Kernel | None) -> Sequence[KernelAndNoise]:
-    """Where the search begins: GPyTorch's own values, and the typical distance with little or much noise."""
+    """Where the search begins: the typical distance with much or little noise, and GPyTorch's own values."""
     shape = (data.members, data.outputs)
     if base_kernel is not None:
         kernel = batch_kernel(base_kernel, shape)
@@ -58,7 +63,7 @@ def _starts(data: TrainingData, ard: bool, base_kernel: Kernel | None) -> Sequen
         return [KernelAndNoise(kernel, shape, start=0.1)]
     typical = float(squared_distances(data.rows).mean().sqrt())
     starts: list[KernelAndNoise] = []
-    for lengthscale, noise in ((0.7, 0.02), (0.5 * typical, 0.02), (typical, 0.3)):
+    for lengthscale, noise in ((typical, 0.3), (0.5 * typical, 0.02), (0.7, 0.02)):
         kernel = rbf_kernel(shape, ard_num_dims=data.rows.shape[-1] if ard else None)
         kernel.base_kernel.initialize(lengthscale=lengthscale)
         kernel.initialize(outputscale=1.0)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from gdkl.gp import GPyTorchKernel, Noise
-from gdkl.numerics import NumericsWarning
+from gdkl.numerics import NumericsError, NumericsWarning
 from gdkl.objectives import marginal_likelihood
 from gdkl.training.data import TrainingData
 
 _MAX_ITERATIONS = 500
+
+#: The objective where the evidence is not finite: the line search steps back.
+_REFUSED = 1e10
 
 
 class KernelAndNoise(nn.Module):
@@ -28,13 +34,20 @@ class KernelAndNoise(nn.Module):
         self.noise = Noise(shape, start=start)
 
 
-def maximise_evidence(model: KernelAndNoise, data: TrainingData, *, name: str) -> tuple[float, list[dict[str, float]]]:
+def maximise_evidence(
+    model: KernelAndNoise,
+    data: TrainingData,
+    *,
+    name: str,
+    log_prior: Callable[[KernelAndNoise], Tensor] | None = None,
+) -> tuple[float, list[dict[str, float]]]:
     """Minimise the negative log evidence over the unconstrained parameters by L-BFGS.
 
     Args:
-        model: What is fitted, in place.
+        model: What is fitted, in place; it stays as it is where its evidence is not finite.
         data: Training rows and targets.
         name: What the kernel matrix is, for numerical errors.
+        log_prior: Logarithm of the prior density of the parameters, summed over all; None for none.
 
     Returns:
         The smallest value, and one row of history per iteration.
@@ -52,15 +65,20 @@ def maximise_evidence(model: KernelAndNoise, data: TrainingData, *, name: str) -
         nonlocal last
         load(vector)
         model.zero_grad(set_to_none=False)
-        K = model.kernel.gram(data.rows.unsqueeze(-3))
-        with warnings.catch_warnings():
-            # A line search may step where the matrix needs a jitter; only the result's matters.
+        with warnings.catch_warnings(), suppress(NumericsError):
+            # A line search may step where the matrix needs a jitter, or has no factor; only the result's matters.
             warnings.simplefilter("ignore", NumericsWarning)
+            K = model.kernel.gram(data.rows.unsqueeze(-3))
             value = marginal_likelihood(K, data.targets, model.noise(), name=name).value.sum()
-        value.backward()
-        last = float(value.detach())
-        gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in parameters]
-        return last, parameters_to_vector(gradients).cpu().double().numpy()
+            if log_prior is not None:
+                value = value - log_prior(model) / data.targets[0].numel()
+            value.backward()
+            gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in parameters]
+            gradient = parameters_to_vector(gradients).cpu().double().numpy()
+            if math.isfinite(float(value.detach())) and np.isfinite(gradient).all():
+                last = float(value.detach())
+                return last, gradient
+        return _REFUSED, np.zeros_like(vector)
 
     def record(_: NDArray[np.float64]) -> None:
         noise = float(model.noise().detach().mean())
