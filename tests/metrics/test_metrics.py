@@ -7,6 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from gdkl import GdklError, Predictive, metrics
+from gdkl.inputs import LogWarp
 
 RNG = np.random.default_rng(0)
 MEAN, VARIANCE, Y = RNG.normal(size=6), RNG.uniform(0.2, 3, 6), RNG.normal(size=6)
@@ -49,6 +50,18 @@ def test_crps_is_the_integral_of_the_squared_distance_of_the_cdfs(make):
         return below + above
 
     assert metrics.crps(p, Y) == pytest.approx(np.mean([of_point(i) for i in range(len(Y))]), rel=1e-6)
+
+
+def test_scores_of_a_warped_prediction_are_in_the_targets_units():
+    y, p = np.exp(Y), Predictive([MEAN], [VARIANCE], [VARIANCE / 2], warps=[LogWarp()])
+    truth = stats.lognorm(np.sqrt(VARIANCE), scale=np.exp(MEAN))
+    found = metrics.summary(p, y)
+    assert found["log_likelihood"] == pytest.approx(truth.logpdf(y).mean())
+    assert found["rmse"] == pytest.approx(np.sqrt(((truth.mean() - y) ** 2).mean()))
+    assert found["crps"] == pytest.approx(p.crps(y).mean())
+    low, high = truth.interval(0.9)
+    assert found["coverage"] == ((low <= y) & (y <= high)).mean()
+    assert found["interval_width"] == pytest.approx((high - low).mean())
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])

@@ -111,7 +111,7 @@ class Predictive:
 
     @property
     def latent_variance(self) -> FloatArray:
-        """Variance of the function alone, without the noise of an observation."""
+        """Variance of the function alone, without the noise of an observation; of its inverse where there is a warp."""
         return self._moments(self.component_latent_variances)[1]
 
     @property
@@ -156,7 +156,14 @@ class Predictive:
         y = self._check_targets(y)
         if self._warp is None:
             return self._mixture().crps(y)
-        return self._mixture().warped_crps(y, self._warp.forward, self._warp.inverse)
+        from gdkl.numerics import chunk_slices  # noqa: PLC0415  (slow to import)
+
+        scores = np.zeros_like(y)
+        # A part of the rows at a time: the integral has many nodes.
+        for rows in chunk_slices(len(self), 2000):
+            mixture = self[rows]._mixture()
+            scores[rows] = mixture.warped_crps(y[rows], self._warp.forward, self._warp.inverse)
+        return scores
 
     def sample(self, n: int = 1, *, random_state: RandomState = None) -> FloatArray:
         """Draw ``n`` observations per point, ``(n, *shape)``, each point independently of the others.
