@@ -1,16 +1,22 @@
-"""Calibration: rows that a model has not learned, and what follows from them (noise, temperature, settings)."""
+"""Calibration: rows that a model has not learned, and what follows: noise, temperature, weights, settings."""
 
 from gdkl.calibration.holdout import held_out_count, hold_out_rows, hold_out_stratified, select
-from gdkl.calibration.noise import DelayedHoldout, condition_with_noise, most_probable_noise
+from gdkl.calibration.noise import most_probable_noise
+from gdkl.calibration.stack import FOLDS, Folds, draw_folds, log_density, stack_weights
 from gdkl.calibration.temperature import best_temperature
+from gdkl.calibration.warp import select_warp
 
 __all__ = [
-    "DelayedHoldout",
+    "FOLDS",
+    "Folds",
     "best_temperature",
-    "condition_with_noise",
+    "draw_folds",
     "held_out_count",
     "hold_out_rows",
     "hold_out_stratified",
+    "log_density",
     "most_probable_noise",
     "select",
+    "select_warp",
+    "stack_weights",
 ]

@@ -1,9 +1,8 @@
 """Held-out rows: how many a fit can spare, which, and what setting they prefer.
 
 A network overfits the rows that it is trained on, and its noise falls with the training error: only rows that it has
-not learned tell how wrong it is on new ones. Many rows can spare some for good. With fewer than `FEWEST_EXACT_ROWS` and
-exact inference that would cost accuracy (a tenth of Energy's 691 rows: errors larger by a third on one of two splits),
-and held-out rows join training half-way instead (`gdkl.calibration.noise.DelayedHoldout`).
+not learned tell how wrong it is on new ones. Many rows can spare some for good. Exact inference is for few, which all
+are held out from one member of an ensemble (`gdkl.calibration.stack`).
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ from gdkl.numerics import DataError
 _PART, _FEWEST, MOST_HELD_OUT = 0.05, 200, 2000
 #: The fewest are no more than this part of the rows.
 _LARGEST_PART = 0.2
-#: Fewer training rows than this spare none for good: with inducing points, and with exact inference.
-_FEWEST_SPARSE_ROWS, FEWEST_EXACT_ROWS = 50, 1000
-#: Exact inference is for fewer rows, and spares fewer.
-_FEWEST_OF_EXACT = 100
+#: Fewer training rows than this spare none.
+_FEWEST_ROWS = 50
 #: Part of each class that is held out where a model is fitted twice.
 _FIFTH = 0.2
 #: How much more probable held-out labels must be for anything but the usual setting, in nats.
@@ -41,21 +38,16 @@ class Holdout(NamedTuple):
     used: Tensor
 
 
-def held_out_count(n: int, *, exact: bool = False) -> int:
+def held_out_count(n: int) -> int:
     """How many of n rows are held out for good: 5 %, at least 200 or a fifth, at most 2000, none of fewer than 50.
-
-    For exact inference at least 100 are enough, and fewer than 1000 rows spare none.
 
     Example:
         >>> [held_out_count(n) for n in (40, 500, 1000, 10_000, 600_000)]
         [0, 100, 200, 500, 2000]
-        >>> [held_out_count(n, exact=True) for n in (999, 1000)]
-        [0, 100]
     """
-    fewest = _FEWEST_OF_EXACT if exact else min(_FEWEST, round(_LARGEST_PART * n))
-    if n < (FEWEST_EXACT_ROWS if exact else _FEWEST_SPARSE_ROWS):
+    if n < _FEWEST_ROWS:
         return 0
-    return min(MOST_HELD_OUT, max(fewest, round(_PART * n)))
+    return min(MOST_HELD_OUT, max(min(_FEWEST, round(_LARGEST_PART * n)), round(_PART * n)))
 
 
 def hold_out_rows(n: int, count: int, seed: int, labels: Tensor | None = None) -> Holdout:
@@ -91,12 +83,6 @@ def hold_out_stratified(labels: NDArray[np.int64], seed: int) -> Holdout:
         raise DataError("held-out rows need a class with at least two rows: give more rows, or calibrate=False.")
     used = np.setdiff1d(np.arange(len(labels)), chosen)
     return Holdout(torch.as_tensor(np.sort(chosen)), torch.as_tensor(used))
-
-
-def rows_in_groups(rows: Tensor) -> Tensor | None:
-    """Numbers of groups of rows ``(members, n, d)`` that are equal in every member; None where all rows differ."""
-    groups = torch.unique(rows.transpose(0, 1).flatten(1), dim=0, return_inverse=True)[1]
-    return None if int(groups.max()) + 1 == rows.shape[1] else groups
 
 
 def select(scores: Mapping[SettingT, float], usual: SettingT) -> SettingT:

@@ -42,6 +42,7 @@ from gdkl.training import (
     FittedNetwork,
     Problem,
     ProgressDisplay,
+    Stack,
     StepReport,
     TrainingOutcome,
     as_callbacks,
@@ -62,9 +63,10 @@ Source: TypeAlias = ArraySource | LoaderSource
 
 
 class Fit(NamedTuple):
-    """What training gives: the model, and for classes what it is tempered by and mixed with, and the β it had."""
+    """What training gives: the model, the stack that it is part of, and for classes temperature, guide and β."""
 
     model: AnyModel
+    stack: Stack | None = None
     temperature: float = 1.0
     guide_model: FittedModel | None = None
     guide_share: float = 0.0
@@ -88,6 +90,7 @@ class EstimatorBase(BaseEstimator, ABC):
     n_iter: int | None = None
     guide: Any = None
     guide_share: float | str | None = None
+    warp: Any = None
     feature_net: FeatureNet = None
     base_kernel: Kernel | None = None
     inference: str = "exact"
@@ -172,6 +175,10 @@ class EstimatorBase(BaseEstimator, ABC):
         regime = Regime(self._method, self._is_classifier(), images=False, exact=False, rows=1)
         return bool(resolve(self.preset, regime).calibrate)
 
+    def _networks(self) -> int:
+        """Networks that an exact fit trains."""
+        return int(self.n_members)
+
     def _is_classifier(self) -> int:
         return 0
 
@@ -190,7 +197,7 @@ class EstimatorBase(BaseEstimator, ABC):
         if self.inference != "auto" or not self._has_sparse:
             return self.inference != "sparse"
         preset = self._resolve(source, device, exact=True)
-        size = (source.rows, source.outputs, int(self.n_members), self._guided, int(preset.batch_size) or None)
+        size = (source.rows, source.outputs, self._networks(), self._guided, int(preset.batch_size) or None)
         problem = Problem(*size, resolve_dtype(self.dtype), device.type)
         return prefers_exact(problem, int(preset.n_iter), available_memory(device))
 

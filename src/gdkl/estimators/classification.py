@@ -113,7 +113,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         self.kind_.check_views(self.views)
         self.classes_, labels = check_labels(self, y, len(rows))
         self.sampling_seed_ = seed
-        return ArraySource(self.kind_, rows, labels, len(self.classes_))
+        return ArraySource(self.kind_, rows, labels, len(self.classes_), labels)
 
     def _read_loader(self, X: Any, y: Any, seed: int) -> Source:
         if not self._has_sparse:
@@ -231,7 +231,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         Where a guide has a share of the probabilities (`GDKLClassifier`), the latent functions are the student's alone.
         """
         self._require_fitted()
-        fit = Fit(self.model_, self.temperature_, self.guide_model_, self.guide_share_)
+        fit = Fit(self.model_, None, self.temperature_, self.guide_model_, self.guide_share_)
         wholes: list[Tensor] = []
         latents: list[tuple[Tensor, Tensor]] = []
         for rows in self._scaled_views(X):

@@ -242,7 +242,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
         if trust.beta == 0 and self.guide_share is None:
             share = 0.0
         guide_model = fit_nngp(data, guide) if share else None
-        return Fit(model, temperature, guide_model, share, trust.beta)
+        return Fit(model, None, temperature, guide_model, share, trust.beta)
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, plan: Plan) -> Fit:
         preset = plan.preset
@@ -335,7 +335,7 @@ class NNGPClassifier(GuidedClassifier):
         temperature = 1.0
         if plan.preset.calibrate:
             temperature = self._left_out_temperature(guide.left_out(), plan.seed)
-        return Fit(fit_nngp(data, guide), temperature)
+        return Fit(fit_nngp(data, guide), temperature=temperature)
 
 
 class NNClassifier(ClassifierBase):

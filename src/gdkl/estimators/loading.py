@@ -26,7 +26,7 @@ from gdkl.estimators.kinds import ImageKind, Kind, TableKind
 from gdkl.estimators.model_file import read_model
 from gdkl.estimators.presets import Preset
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
-from gdkl.estimators.saving import ATTRIBUTES, GUIDE
+from gdkl.estimators.saving import ATTRIBUTES, OTHER
 from gdkl.gp import (
     ExactPosterior,
     GPyTorchKernel,
@@ -36,16 +36,17 @@ from gdkl.gp import (
     rbf_kernel,
     softplus_rbf_kernel,
 )
-from gdkl.inputs import ColumnCode, ImageInput, TableEncoder, TableInput, TargetScaler
+from gdkl.inputs import ColumnCode, ImageInput, TableEncoder, TableInput, TargetScaler, warp_from_spec
+from gdkl.methods import STUDENT
 from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead
 from gdkl.numerics import GdklError, ModelFileError, OptionError, resolve_device, resolve_dtype
-from gdkl.training import FittedModel, FittedNetwork, TrainingOutcome, batch_kernel
+from gdkl.training import FittedModel, FittedNetwork, Stack, TrainingOutcome, batch_kernel
 
 if TYPE_CHECKING:
     from gpytorch.kernels import Kernel
 
 #: Parts that a factory can rebuild.
-PARTS = ("feature_net", "base_kernel", "guide")
+PARTS = ("feature_net", "base_kernel", "guide", "warp")
 
 Factories = Mapping[str, Any]
 
@@ -115,20 +116,33 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     tensors = {name: value.to(device) for name, value in tensors.items()}
     if "target" in header:
         mean, std = (tensors[f"target.{name}"].cpu().numpy() for name in ("mean", "std"))
-        estimator.target_ = TargetScaler(mean, std, bool(header["target"]["is_1d"]))
+        warps = [warp_from_spec(spec, options.get("warp")) for spec in header["target"]["warps"]]
+        estimator.target_ = TargetScaler(mean, std, bool(header["target"]["is_1d"]), tuple(warps))
     else:
         _unpack_classes(estimator, header)
     guide = estimator.__dict__.get("guide_", options.get("guide"))
     model = _unpack_model(tensors, header, options, factories, kind, guide)
-    guide_model = None
-    if header.get("guide_model") is not None:
-        own = _under(GUIDE, tensors)
-        posterior = _unpack_posterior(own, header["guide_model"], options, kind, guide)
-        guide_model = FittedModel(nn.Identity(), posterior)
-    saved = header["attributes"]
+    others: dict[str, FittedModel] = {}
+    for number, (name, described) in enumerate(header["others"].items()):
+        own = _under(f"{OTHER}{number}.", tensors)
+        embed = _unpack_network(own, described, factories, kind)
+        others[name] = FittedModel(embed, _unpack_posterior(own, described["model"], options, kind, guide))
+    saved, stack = header["attributes"], None
+    if others and "weights" in tensors:
+        stack = Stack(others | {STUDENT: cast(FittedModel, model)}, tensors["weights"])
     share, temperature = float(saved.get("guide_share_", 0.0)), float(saved.get("temperature_", 1.0))
-    estimator._adopt(Fit(model, temperature, guide_model, share, saved.get("beta_")))
+    estimator._adopt(Fit(model, stack, temperature, others.get("guide"), share, saved.get("beta_")))
     return estimator
+
+
+def _unpack_network(tensors: dict[str, Tensor], header: dict[str, Any], factories: Factories, kind: Kind) -> nn.Module:
+    if header["network"]["kind"] == "identity":
+        return nn.Identity()
+    members = range(int(header["model"]["members"]))
+    embed = Members([_build(header["network"], factories, kind.input.columns) for _ in members])
+    # The file's own tensors: a network may be in another precision than what stands on it.
+    embed.load_state_dict(_under("network.", tensors), assign=True)
+    return embed.requires_grad_(False).eval()
 
 
 def _unpack_kind(tensors: dict[str, Tensor], described: dict[str, Any]) -> Kind:
@@ -161,14 +175,7 @@ def _unpack_model(
     kind: Kind,
     guide: Any,
 ) -> FittedModel | FittedNetwork:
-    described = header["model"]
-    members = int(described["members"])
-    embed: nn.Module = nn.Identity()
-    if header["network"]["kind"] != "identity":
-        embed = Members([_build(header["network"], factories, kind.input.columns) for _ in range(members)])
-        # The file's own tensors: a network may be in another precision than what stands on it.
-        embed.load_state_dict(_under("network.", tensors), assign=True)
-        embed.requires_grad_(False).eval()
+    described, embed = header["model"], _unpack_network(tensors, header, factories, kind)
     names = header["history_columns"]
     logged = zip(*(tensors[f"history.{name}"].tolist() for name in names), strict=True) if names else ()
     history = [dict(zip(names, row, strict=True)) for row in logged]
@@ -265,6 +272,8 @@ def _build(description: dict[str, Any], factories: Factories, columns: int) -> n
         return ImageFeatures(inner, tuple(description["image_shape"]), resolve_dtype(description["dtype"]))
     if kind == "column_scale":
         return ColumnScale(torch.ones(columns))
+    if kind == "scaled_columns":
+        return nn.Sequential(ColumnScale(torch.ones(columns)), _build(description["network"], factories, columns))
     if kind == "with_head":
         inner = _build(description["network"], factories, columns)
         return WithHead(inner, nn.Linear(description["features"], description["classes"]))

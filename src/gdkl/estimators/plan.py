@@ -85,6 +85,7 @@ class Plan:
                 self.feature_net, p, self.algebra, self.augmentation, exact=self.exact, cuda=self.device.type == "cuda"
             ),
             "base_kernel": kernel,
+            "noise_floor": p.noise_floor,
             "weight_decay": p.weight_decay,
             "kernel_rate": p.kernel_rate,
             "variational_rate": p.variational_rate,

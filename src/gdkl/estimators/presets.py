@@ -47,8 +47,10 @@ class Preset:
         symmetric_splits: Whether each half of a split is held out in turn.
         start_at_guide: Whether the kernel starts at the guide's scale and the features' mean distance.
         noise_start: First noise variance; "guide" for the guide's own where that is larger than the published one.
+        noise_floor: Smallest noise variance, of targets with unit variance.
         objective: "guided", or the paper's ablations "distillation" and "predictive".
         beta: Weight of the KL term; the estimator's own option comes first.
+        mu: Weight of the KL term at points without labels, between and around the rows (exact regression).
         try_less_guide: Whether a held-out fifth of few images decides if β / 30 serves better.
         guide_scale: Output scale of the guide over a Gram matrix of mean diagonal one; "auto" to have it fitted.
         guide_share: Weight of the guide in predicted probabilities; the estimator's own option comes first.
@@ -86,8 +88,10 @@ class Preset:
     symmetric_splits: bool = _OPEN
     start_at_guide: bool = _OPEN
     noise_start: float | str = _OPEN
+    noise_floor: float = _OPEN
     objective: str = _OPEN
     beta: float = _OPEN
+    mu: float = _OPEN
     try_less_guide: bool = _OPEN
     guide_scale: float | str = _OPEN
     guide_share: float | str = _OPEN
@@ -138,7 +142,7 @@ def resolve(preset: Preset | str | None, regime: Regime, **options: Any) -> Pres
     Example:
         >>> regime = Regime("gdkl", n_classes=0, images=False, exact=True, rows=500)
         >>> resolve(None, regime).n_iter, resolve("paper", regime).n_iter, resolve(None, regime, n_iter=5).n_iter
-        (2000, 7000, 5)
+        (200, 7000, 5)
     """
     check_preset(preset)
     given = preset.set_fields() if isinstance(preset, Preset) else {}
@@ -192,7 +196,9 @@ _AT_LEAST = {
     "batch_size": (0, False),
     "split_pool": (0, False),
     "noise_start": (0, True),
+    "noise_floor": (0, True),
     "beta": (0, False),
+    "mu": (0, False),
     "guide_scale": (0, True),
     "guide_share": (0, False),
     "kl_weight": (0, False),

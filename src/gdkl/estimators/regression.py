@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -12,9 +13,10 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from gdkl.calibration import held_out_count
+from gdkl.calibration import held_out_count, select_warp
 from gdkl.estimators.base import EstimatorBase, Fit, Source, to_numpy
-from gdkl.estimators.kinds import TableKind
+from gdkl.estimators.factories import guide_kernel
+from gdkl.estimators.kinds import AUTO, TableKind
 from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import is_stream, refuse_malformed_batches
 from gdkl.estimators.plan import Plan
@@ -24,15 +26,22 @@ from gdkl.inputs import (
     TableEncoder,
     TableInput,
     TargetScaler,
+    candidate_warps,
     check_row_count,
     check_rows,
     check_targets,
     is_long_table,
+    joint_warp,
     row_parts,
 )
+from gdkl.methods import STUDENT
+from gdkl.nets import ColumnScale, Members
 from gdkl.numerics import DataError, OptionError
-from gdkl.predictive import Predictive
-from gdkl.training import Batch, BatchSource, FittedModel, TrainingData
+from gdkl.predictive import Predictive, joint_moments
+from gdkl.training import Batch, BatchSource, FittedModel, Stack, TrainingData
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
@@ -41,18 +50,24 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
     Attributes after ``fit``:
         history_: DataFrame, one row per logged step.
         n_iter_: Steps done.
-        noise_: Variance of new observations around the function, as predictions have it, in the target's units; a
-            number, or one per output.
+        noise_: Variance of new observations around the function, as predictions have it, in the target's units, or in
+            those of its warp; a number, or one per output.
+        weights_: Of the models that predictions are a mixture of: a Series by name; of several outputs a DataFrame.
+        relevance_: Where guides have relevances, one number per column of X, 0 for a constant one: an array, or a
+            DataFrame where columns have names.
         n_features_in_, feature_names_in_: As everywhere in scikit-learn.
     """
 
     model_: FittedModel  # pyright: ignore[reportIncompatibleVariableOverride]
     kind_: TableKind
     target_: TargetScaler
+    stack_: Stack
     noise_: float | FloatArray
+    weights_: pd.Series | pd.DataFrame
+    relevance_: FloatArray | pd.DataFrame
 
     @abstractmethod
-    def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
+    def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel | Stack:
         """Train on all rows at once; ``data`` may hold several fits of one shape."""
 
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
@@ -74,9 +89,12 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         # Names are known once the first part was checked.
         first, *others = checked if long else (rows,)
         table = TableInput.fit([first, *others], vars(self).get("feature_names_in_"), encoder)
-        self.kind_, self.target_ = TableKind(table), TargetScaler.fit(targets)
+        outputs = targets.reshape(len(targets), -1).T
+        # A warp that is to be chosen is chosen once the rows are scaled.
+        warps = [None if self.warp == AUTO else candidate_warps(y, self.warp)[0] for y in outputs]
+        self.kind_, self.target_ = TableKind(table), TargetScaler.fit(targets, warps)
         scaled = self.target_.scaled(targets)
-        return ArraySource(self.kind_, rows, scaled, len(scaled))
+        return ArraySource(self.kind_, rows, scaled, len(scaled), targets)
 
     def _read_loader(self, X: Any, y: Any, seed: int, calibrate: bool) -> Source:
         if not self._has_sparse:
@@ -100,7 +118,9 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
 
     def _train(self, source: Source, plan: Plan) -> Fit:
         if plan.exact:
-            return Fit(self._fit_exact(training_data([cast(ArraySource, source)], plan), plan))
+            data = training_data([self._warped(cast(ArraySource, source), plan)], plan)
+            model = self._fit_exact(data, plan)
+            return Fit(model.models[STUDENT], model) if isinstance(model, Stack) else Fit(model)
         count = held_out_count(source.rows) if plan.preset.calibrate else 0
         batches, held_out = source.batches(plan, count)
         model = self._fit_sparse(batches, source.outputs, held_out, plan)
@@ -108,11 +128,45 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
             source.filter.warn_if_missed()
         return Fit(model)
 
+    def _warped(self, source: ArraySource, plan: Plan) -> ArraySource:
+        """The source with its targets warped, where that makes them more probable."""
+        if self.warp != AUTO or not plan.preset.calibrate:
+            return source
+        y, kernel = source.y, guide_kernel(self.guide)
+        rows = source.tensors(plan)[0].to(plan.algebra)
+        outputs = y.reshape(len(y), -1).T
+        warps = [select_warp(rows, one, candidate_warps(one), kernel, plan.seed) for one in outputs]
+        self.target_ = TargetScaler.fit(y, warps)
+        return replace(source, targets=self.target_.scaled(y))
+
     def _adopt(self, fit: Fit) -> None:
+        self._adopt_history(fit.model)
         model = cast(FittedModel, fit.model)
-        self._adopt_history(model)
-        noise = to_numpy(model.noise.mean(dim=0)) * self.target_.std**2
+        one = model.noise.new_ones(1, model.noise.shape[-1])
+        self.stack_ = Stack({STUDENT: model}, one) if fit.stack is None else fit.stack
+        noises = torch.stack([part.noise.mean(dim=0) for part in self.stack_.models.values()])
+        noise = to_numpy((self.stack_.weights * noises).sum(dim=0)) * self.target_.std**2
         self.noise_ = float(noise[0]) if self.target_.is_1d else noise
+        self._describe_stack()
+
+    def _describe_stack(self) -> None:
+        """Set ``weights_`` and, where guides have relevances, ``relevance_``: their geometric mean by weight."""
+        import pandas as pd  # noqa: PLC0415  (slow to import)
+
+        names, weights = list(self.stack_.models), to_numpy(self.stack_.weights)
+        self.weights_ = pd.Series(weights[:, 0], names) if self.target_.is_1d else pd.DataFrame(weights, names)
+        vars(self).pop("relevance_", None)
+        found = [
+            (weight.mean(), np.log(to_numpy(embed.template.factors)))
+            for embed, weight in zip((model.embed for model in self.stack_.models.values()), weights, strict=True)
+            if isinstance(embed, Members) and isinstance(embed.template, ColumnScale)
+        ]
+        if found:
+            table, total = self.kind_.input, sum(weight for weight, _ in found)
+            relevance = np.zeros(len(table.names))
+            relevance[table.groups] = np.exp(sum(weight * logs for weight, logs in found) / total)
+            columns = vars(self).get("feature_names_in_")
+            self.relevance_ = relevance if columns is None else pd.DataFrame({"relevance": relevance}, index=columns)
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
@@ -133,26 +187,30 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         if not return_cov:
             p = self.predict_distribution(X)
             return (p.mean, p.std) if return_std else p.mean
-        mean, covariance = self._joint(X)
-        # An ensemble's covariance: that inside its members, and that of their means.
-        centred = mean - mean.mean(dim=0)
-        total = covariance.mean(dim=0) + (centred.unsqueeze(-1) * centred.unsqueeze(-2)).mean(dim=0)
-        return self.target_.means(to_numpy(mean.mean(dim=0))), self.target_.covariances(to_numpy(total))
+        means, covariances, weights = self._joint(X)
+        target = self.target_
+        outputs = [
+            joint_moments(means[:, k] * std + mean, covariances[:, k] * std**2, weights[:, k], warp)
+            for k, (mean, std, warp) in enumerate(zip(target.mean, target.std, target.warps, strict=True))
+        ]
+        mean, covariance = (np.stack(values, axis=-1) for values in zip(*outputs, strict=True))
+        return (mean[..., 0], covariance[..., 0]) if target.is_1d else (mean, covariance)
 
     def predict_distribution(self, X: Any) -> Predictive:
         """The whole predictive distribution at new rows, in the target's units."""
         self._require_fitted()
-        noise, target = self.model_.noise.unsqueeze(-1), self.target_
+        target = self.target_
         parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
         # A part of a long table at a time, so that memory does not grow with it.
         for first, part in row_parts(X):
-            mean, variance = self.model_.marginals(self._scaled_rows(part, first))
+            mean, variance, noise = self.stack_.marginals(self._scaled_rows(part, first))
             total, latent = (target.variances(to_numpy(value)) for value in (variance + noise, variance))
             parts.append((target.means(to_numpy(mean)), total, latent))
         joined = [
             np.concatenate(values, axis=1) if len(parts) > 1 else values[0] for values in zip(*parts, strict=True)
         ]
-        return Predictive(*joined)
+        weights = to_numpy(self.stack_.component_weights())
+        return Predictive(*joined, weights=weights[:, 0] if target.is_1d else weights, warps=target.warps)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> FloatArray:
         """Draw new observations at several rows together: correlated as the model believes, noise included.
@@ -167,23 +225,27 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         """
         if n_samples < 1:
             raise OptionError(f"n_samples={n_samples!r} must be at least 1.")
-        mean, covariance = self._joint(X)
-        members, outputs, m = mean.shape
+        means, covariances, weights = self._joint(X)
+        members, outputs, m = means.shape
         random = check_random_state(random_state)
-        member = random.randint(members, size=n_samples)
+        # One component speaks for all rows of a draw.
+        chosen = [random.choice(members, size=n_samples, p=weights[:, k]) for k in range(outputs)]
         normal = random.standard_normal(size=(n_samples, outputs, m))
         # An eigendecomposition, not a Cholesky factor: a joint posterior is singular up to the noise.
-        eigenvalues, Q = np.linalg.eigh(to_numpy(covariance))
+        eigenvalues, Q = np.linalg.eigh(covariances)
         root = Q * np.sqrt(np.clip(eigenvalues, 0, None))[..., None, :]
-        draws = to_numpy(mean)[member] + np.einsum("soij,soj->soi", root[member], normal)
-        return np.moveaxis(self.target_.means(draws), 0, -1)
+        draws = [means[one, k] + np.einsum("sij,sj->si", root[one, k], normal[:, k]) for k, one in enumerate(chosen)]
+        warped = self.target_.means(np.stack(draws, axis=1))
+        warp = joint_warp(self.target_.warps)
+        return np.moveaxis(warped if warp is None else warp.inverse(warped), 0, -1)
 
-    def _joint(self, X: Any) -> tuple[Tensor, Tensor]:
-        """Scaled means ``(members, outputs, m)`` and noisy covariances ``(members, outputs, m, m)``."""
+    def _joint(self, X: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Scaled means ``(K, outputs, m)``, noisy covariances ``(K, outputs, m, m)`` and weights of the components."""
         rows = self._scaled_rows(X)
-        mean, covariance = self.model_.covariance(rows)
-        identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
-        return mean, covariance + self.model_.noise[..., None, None] * identity
+        means, covariances, noise = self.stack_.joint(rows)
+        identity = torch.eye(means.shape[-1], dtype=means.dtype, device=means.device)
+        total = covariances + noise.unsqueeze(-1) * identity
+        return to_numpy(means), to_numpy(total), to_numpy(self.stack_.component_weights())
 
     def _scaled_rows(self, X: Any, first_row: int = 0) -> Tensor:
         self._require_fitted()

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gdkl.estimators.base import Fit, to_numpy
+import numpy as np
+import torch
+
+from gdkl.calibration import FOLDS
 from gdkl.estimators.checks import check_flag
 from gdkl.estimators.factories import FeatureNet, check_base_kernel, guide_kernel
+from gdkl.estimators.kinds import AUTO
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset
 from gdkl.estimators.regression import RegressorBase
 from gdkl.guide import GuideKernel, fit_guide, subset_size
 from gdkl.methods import (
-    fit_calibrated_gdkl,
     fit_dkl,
     fit_gdkl,
     fit_gp,
@@ -21,8 +24,8 @@ from gdkl.methods import (
     fit_relevant_nngp,
     fit_sparse_dkl,
     fit_sparse_gdkl,
+    fit_stacked_gdkl,
 )
-from gdkl.nets import ColumnScale, Members
 from gdkl.numerics import OptionError
 from gdkl.objectives import SplitObjective
 from gdkl.training import (
@@ -32,6 +35,7 @@ from gdkl.training import (
     Checkpoint,
     FittedModel,
     NumberedBatches,
+    Stack,
     StepReport,
     TrainingData,
 )
@@ -76,13 +80,15 @@ class StudentRegressor(RegressorBase):
 class GDKLRegressor(StudentRegressor):
     """Guided deep kernel learning: learns features like a network, keeps the uncertainty of an infinite one.
 
-    The noise of predictions is calibrated on rows that the network has not learned. With exact inference and fewer than
-    1000 rows a tenth of them join training half-way; with more, or with inducing points, 5 % are held out.
+    With exact inference predictions are a mixture: guides with several priors on the columns' relevances, and one
+    student per fold, trained on the rows outside it. Rows of each fold, which its student has not learned, set the
+    weights and the noise (``weights_``, ``noise_``). With inducing points there is one student, and 5 % of the rows are
+    held out to set its noise.
 
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. None for 1, and 0.01 with
             inducing points, where the guide knows far fewer rows than the student.
-        n_iter: Gradient steps; each sees a random split of the rows. None for 2000.
+        n_iter: Gradient steps; each sees a random split of the rows. None for 200, and 2000 with inducing points.
         guide: The model that guides: None for an infinite network of three hidden ReLU layers, any `gdkl.infinite`
             network, any GPyTorch kernel, or a function ``k(x1, x2)``. It sees scaled rows.
         feature_net: None for d-100-100-100-20 with ReLU, a list of widths, a `torch.nn.Module` (copied), or a
@@ -91,7 +97,11 @@ class GDKLRegressor(StudentRegressor):
         inference: "exact": all rows at every step. "sparse": inducing points and mini-batches, for any number of rows.
             "auto": exact while it fits in memory and its work stays below some ten minutes; see ``inference_``.
         n_inducing: Number of inducing points; None for 128.
-        n_members: Members of a deep ensemble that shares one guide; predictions are their mixture.
+        n_members: Networks per fold, or with inducing points and with the published protocol members of a deep ensemble
+            that shares one guide; predictions are their mixture.
+        guide_share: Weight of the guides in predictions: "auto" by held-out rows, 0 for the student alone.
+        warp: Of the target, monotone: "auto" for the best of none, a power transform and, of positive targets, the
+            logarithm, by the guide's leave-one-out predictions; None; "log"; or a pair (function, its inverse).
         preset: Every other number: None for the library's own, "paper" for the published protocol, or a `gdkl.Preset`.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64), "float32" or "float64".
@@ -125,6 +135,8 @@ class GDKLRegressor(StudentRegressor):
         inference: str = "auto",
         n_inducing: int | None = None,
         n_members: int = 1,
+        guide_share: float | str = AUTO,
+        warp: Any = AUTO,
         preset: Preset | str | None = None,
         device: str = "auto",
         dtype: str = "auto",
@@ -148,26 +160,35 @@ class GDKLRegressor(StudentRegressor):
         )
         self.beta = beta
         self.guide = guide
+        self.guide_share = guide_share
+        self.warp = warp
 
     def _check_options(self) -> None:
         super()._check_options()
         guide_kernel(self.guide)
 
-    def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
-        kernel, preset = plan.kind.kernel(guide_kernel(self.guide)), plan.preset
+    def _networks(self) -> int:
+        return FOLDS * super()._networks() if self._may_calibrate() else super()._networks()
+
+    def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel | Stack:
+        kernel, preset = guide_kernel(self.guide), plan.preset
         options = plan.options(data.n)
         if preset.calibrate:
-            return fit_calibrated_gdkl(
+            groups = np.unique(plan.kind.input.groups, return_inverse=True)[1]
+            return fit_stacked_gdkl(
                 data,
                 kernel,
                 options,
                 beta=preset.beta,
+                mu=preset.mu,
                 times=plan.members,
-                start_at_guide=preset.noise_start == "guide",
+                groups=torch.as_tensor(groups, device=plan.device),
+                guide_share=None if preset.guide_share == AUTO else float(preset.guide_share),
             )
-        guide = fit_guide(kernel, data.rows, data.targets)
+        guide = fit_guide(plan.kind.kernel(kernel), data.rows, data.targets, noise_floor=options.noise_floor)
         objective = SplitObjective(preset.objective)
-        return fit_gdkl(data.repeat(plan.members), guide, options, beta=preset.beta, objective=objective)
+        several = data.repeat(plan.members)
+        return fit_gdkl(several, guide, options, beta=preset.beta, mu=preset.mu, objective=objective)
 
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
         subset = source.sample(subset_size(source.rows), plan.seed)
@@ -225,7 +246,6 @@ class NNGPRegressor(RegressorBase):
     """
 
     _method: ClassVar[str] = "nngp"
-    relevance_: Any
 
     def __init__(
         self,
@@ -253,18 +273,6 @@ class NNGPRegressor(RegressorBase):
         if self.relevance:
             return fit_relevant_nngp(data, guide_kernel(self.guide))
         return fit_nngp(data, fit_guide(plan.kind.kernel(guide_kernel(self.guide)), data.rows, data.targets))
-
-    def _adopt(self, fit: Fit) -> None:
-        super()._adopt(fit)
-        vars(self).pop("relevance_", None)
-        embed = self.model_.embed
-        if isinstance(embed, Members) and isinstance(embed.template, ColumnScale):
-            import pandas as pd  # noqa: PLC0415
-
-            relevance = self.kind_.input.kept.astype(float)
-            relevance[self.kind_.input.kept] = to_numpy(embed.template.factors)
-            names = vars(self).get("feature_names_in_")
-            self.relevance_ = relevance if names is None else pd.DataFrame({"relevance": relevance}, index=names)
 
 
 class GPRegressor(RegressorBase):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 #: Mark of a part that only the user's code can build.
 CUSTOM = "custom"
 
-#: What the names of the guide's own tensors begin with, where it has a share of predictions.
-GUIDE = "guide."
+#: What the names of the tensors of other models in a mixture begin with, before the number of the model.
+OTHER = "other."
 
 #: Attributes of estimators that are plain JSON values, saved where they are set.
 ATTRIBUTES = ("n_features_in_", "inference_", "beta_", "temperature_", "guide_share_", "sampling_seed_")
@@ -54,21 +54,23 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "feature_names_in": None if names is None else [str(name) for name in names],
         "history_columns": [str(column) for column in estimator.history_.columns],
         "input": _pack_input(estimator.kind_.input, tensors),
-        "network": _describe(model.embed.template) if isinstance(model.embed, Members) else {"kind": "identity"},
+        "network": _network(model.embed),
         "outcome": None if model.outcome is None else vars(model.outcome),
     }
     if isinstance(model, FittedModel):
         header["model"] = _pack_posterior(model, tensors)
     else:
         header["model"] = {"members": model.embed.count, "outputs": model.classes}
-    if attributes.get("guide_model_") is not None:
-        own: dict[str, Tensor] = {}
-        header["guide_model"] = _pack_posterior(attributes["guide_model_"], own)
-        tensors |= {f"{GUIDE}{name}": value for name, value in own.items()}
+    header["others"] = {}
+    for number, (name, other) in enumerate(_others(estimator).items()):
+        own = {f"network.{key}": value for key, value in other.embed.state_dict().items()}
+        header["others"][name] = {"network": _network(other.embed), "model": _pack_posterior(other, own)}
+        tensors |= {f"{OTHER}{number}.{key}": value for key, value in own.items()}
     if "target_" in attributes:
         target = estimator.target_
         tensors |= {"target.mean": torch.as_tensor(target.mean), "target.std": torch.as_tensor(target.std)}
-        header["target"] = {"is_1d": target.is_1d}
+        tensors["weights"] = estimator.stack_.weights
+        header["target"] = {"is_1d": target.is_1d, "warps": [warp and warp.to_spec() for warp in target.warps]}
     else:
         report, guide = attributes.get("guide_report_"), attributes.get("guide_")
         header["classes"] = _pack_labels(estimator.classes_)
@@ -80,6 +82,18 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
     }
     return tensors, header
+
+
+def _others(estimator: Any) -> dict[str, FittedModel]:
+    """Models that predictions are a mixture of, beside the estimator's own."""
+    if "stack_" in vars(estimator):
+        return {name: model for name, model in estimator.stack_.models.items() if model is not estimator.model_}
+    guide = vars(estimator).get("guide_model_")
+    return {} if guide is None else {"guide": guide}
+
+
+def _network(embed: nn.Module) -> dict[str, Any]:
+    return _describe(embed.template) if isinstance(embed, Members) else {"kind": "identity"}
 
 
 def _pack_input(scales: TableInput | ImageInput, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -174,6 +188,8 @@ def _describe(module: nn.Module) -> dict[str, Any]:
         }
     if isinstance(module, ColumnScale):
         return {"kind": "column_scale"}
+    if type(module) is nn.Sequential and len(module) == 2 and isinstance(module[0], ColumnScale):
+        return {"kind": "scaled_columns", "network": _describe(module[1])}
     if isinstance(module, WithHead):
         head = cast(nn.Linear, module.head)
         return {

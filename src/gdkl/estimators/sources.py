@@ -31,12 +31,14 @@ class ArraySource:
         X: Rows ``(n, d)`` or images, checked.
         targets: Scaled targets ``(outputs, n)``, or class numbers ``(n,)``.
         outputs: Number of targets per row, or of classes.
+        y: The targets as the user gave them.
     """
 
     kind: Kind
     X: NDArray[Any]
     targets: NDArray[Any]
     outputs: int
+    y: NDArray[Any]
 
     @property
     def rows(self) -> int:

@@ -3,12 +3,13 @@
 from gdkl.guide.evidence import fit_by_evidence
 from gdkl.guide.fit import fit_class_guide, fit_guide, subset_size
 from gdkl.guide.grams import PrecomputedGram
-from gdkl.guide.guide import Guide
+from gdkl.guide.guide import MATRIX_NAME, Guide
 from gdkl.guide.kernels import GuideKernel, as_kernel_function, image_kernel_function
-from gdkl.guide.relevance import RelevanceFit, fit_relevance, predict_folds
+from gdkl.guide.relevance import RelevanceFit, fit_relevance, fit_relevance_folds
 from gdkl.guide.search import image_guides, search_guides, table_guides
 
 __all__ = [
+    "MATRIX_NAME",
     "Guide",
     "GuideKernel",
     "PrecomputedGram",
@@ -18,9 +19,9 @@ __all__ = [
     "fit_class_guide",
     "fit_guide",
     "fit_relevance",
+    "fit_relevance_folds",
     "image_guides",
     "image_kernel_function",
-    "predict_folds",
     "search_guides",
     "subset_size",
     "table_guides",

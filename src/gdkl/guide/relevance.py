@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from gdkl.guide.grams import normalised_gram
 from gdkl.guide.guide import MATRIX_NAME
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
 from gdkl.guide.relevance_search import Hyperparameters, RelevanceEvidence, differentiable_gram, search
-from gdkl.numerics import limit_threads
+from gdkl.numerics import limit_threads, thread_map, thread_pool
 
 #: Rows that relevances are fitted to at most, and scale and noise behind them; the same random ones each time.
 MOST_ROWS, MOST_ROWS_OF_SCALE = 1000, 4000
@@ -74,7 +75,7 @@ def fit_relevance(
     rows: Tensor,
     targets: Tensor,
     *,
-    deviation: float,
+    deviation: float | None,
     groups: Sequence[int] | Tensor | None = None,
     noise_floor: float = NOISE_FLOOR,
     noise_scale: Tensor | None = None,
@@ -91,7 +92,8 @@ def fit_relevance(
             activations are fast, others take autograd.
         rows: Standardised rows ``(n, d)``, float64.
         targets: Standardised targets ``(n,)``, or ``(outputs, n)`` for hyperparameters that serve all outputs.
-        deviation: Prior standard deviation of log multipliers around a common one; 0 for the isotropic kernel.
+        deviation: Prior standard deviation of log multipliers around a common one; 0 for the isotropic kernel, None for
+            a kernel as it is, without gradients.
         groups: For each column the number of its group, from 0 on; a group shares a multiplier. None for one each.
         noise_floor: Smallest noise variance.
         noise_scale: What the noise variance of each row is multiplied by, ``(n,)``.
@@ -116,7 +118,7 @@ def fit_relevance(
         scaled = rows[some] * log_multipliers.exp()[index]
         return _fit_scale(kernel, scaled, y[:, some], own[some], noise_floor, log_multipliers)
 
-    with limit_threads(min(n, MOST_ROWS)):
+    def find(deviation: float) -> Hyperparameters | None:
         if start is None:
             starts = [fit_scale(MOST_ROWS, zeros)]
             if starts[0].log_scale - starts[0].log_noise < _LITTLE_SIGNAL:
@@ -126,7 +128,10 @@ def fit_relevance(
             starts = [Hyperparameters(log_multipliers, math.log(start.scale), math.log(start.noise))]
         some = _some(n, MOST_ROWS, rows.device)
         evidence = RelevanceEvidence(differentiable_gram(kernel), rows[some], y[:, some], own[some])
-        found = search(evidence, starts, index, deviation=deviation, noise_floor=noise_floor, iterations=iterations)
+        return search(evidence, starts, index, deviation=deviation, noise_floor=noise_floor, iterations=iterations)
+
+    with limit_threads(min(n, MOST_ROWS)):
+        found = None if deviation is None else find(deviation)
         if found is None or n > MOST_ROWS:
             found = fit_scale(MOST_ROWS_OF_SCALE, zeros if found is None else found.log_multipliers)
     multipliers = found.log_multipliers.exp()[index]
@@ -136,42 +141,17 @@ def fit_relevance(
     return RelevanceFit(kernel, multipliers, scale, noise, normaliser, found.log_evidence)
 
 
-@torch.no_grad()
-def predict_folds(
-    fit: RelevanceFit,
-    rows: Tensor,
-    targets: Tensor,
-    folds: Tensor,
-    *,
-    deviation: float,
-    groups: Sequence[int] | Tensor | None = None,
-    noise_floor: float = NOISE_FLOOR,
-    noise_scale: Tensor | None = None,
-    iterations: int = 10,
-) -> Marginals:
-    """Mean and variance of each target, noise included, from the rows of other folds and a fit to them alone.
+def fit_relevance_folds(
+    fit: RelevanceFit, rows: Tensor, targets: Tensor, used: Tensor, **options: Any
+) -> list[RelevanceFit]:
+    """Fits to some of the rows each, ``(folds, k)`` positions, from one to all of them; options of `fit_relevance`.
 
-    ``folds``, ``(n,)``, numbers the fold of each row. Fits begin at ``fit``, a fit to all rows; the other arguments are
-    those of `fit_relevance`.
+    Idle cores share them.
     """
-    mean, variance = torch.empty_like(targets), torch.empty_like(targets)
-    for fold in folds.unique():
-        out, rest = folds == fold, folds != fold
-        scale = None if noise_scale is None else noise_scale[rest]
-        refit = fit_relevance(
-            fit.kernel,
-            rows[rest],
-            targets[..., rest],
-            deviation=deviation,
-            groups=groups,
-            noise_floor=noise_floor,
-            noise_scale=scale,
-            start=fit,
-            iterations=iterations,
+    with thread_pool(torch.get_num_threads()):
+        return thread_map(
+            len(used), lambda k: fit_relevance(fit.kernel, rows[used[k]], targets[..., used[k]], start=fit, **options)
         )
-        p = refit.predict(rows[rest], targets[..., rest], rows[out], scale)
-        mean[..., out], variance[..., out] = p
-    return Marginals(mean, variance)
 
 
 def _some(n: int, most: int, device: torch.device) -> Tensor:

@@ -1,6 +1,5 @@
 """Each system of the paper as a short composition of the rooms below."""
 
-from gdkl.methods.calibrated_gdkl import fit_calibrated_gdkl
 from gdkl.methods.dkl import fit_dkl
 from gdkl.methods.dkl_classes import fit_dkl_classes
 from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
@@ -10,9 +9,10 @@ from gdkl.methods.nn_classes import fit_nn_classes
 from gdkl.methods.nngp import fit_nngp, fit_relevant_nngp
 from gdkl.methods.sparse_dkl import fit_sparse_dkl, fit_sparse_dkl_classes
 from gdkl.methods.sparse_gdkl import fit_sparse_gdkl, fit_sparse_gdkl_classes
+from gdkl.methods.stacked_gdkl import STUDENT, fit_stacked_gdkl
 
 __all__ = [
-    "fit_calibrated_gdkl",
+    "STUDENT",
     "fit_dkl",
     "fit_dkl_classes",
     "fit_gdkl",
@@ -25,5 +25,6 @@ __all__ = [
     "fit_sparse_dkl_classes",
     "fit_sparse_gdkl",
     "fit_sparse_gdkl_classes",
+    "fit_stacked_gdkl",
     "guided_noise_start",
 ]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from gdkl.gp import NOISE_START, Marginals, Split
+from gdkl.gp import NOISE_START, Marginals, Split, take_targets
 from gdkl.guide import Guide
-from gdkl.objectives import ObjectiveValue, SplitObjective, distillation, gaussian_term, guided, predictive
-from gdkl.training import (
-    DeepKernel,
-    DelayedRows,
-    FittedModel,
-    GuidedSplits,
-    SplitSampler,
-    StudentOptions,
-    TrainingData,
-    fit_exact,
-)
+from gdkl.nets import surround
+from gdkl.objectives import ObjectiveValue, SplitObjective, distillation, gaussian_term, guided, kl_term, predictive
+from gdkl.training import DeepKernel, FittedModel, GuidedSplits, SplitSampler, StudentOptions, TrainingData, fit_exact
+
+#: Points without labels that a step sees, and how many they are drawn from.
+_POINTS, _POINTS_DRAWN = 64, 512
 
 
 def guided_noise_start(guide: Guide) -> Tensor:
@@ -30,26 +26,57 @@ def fit_gdkl(
     options: StudentOptions,
     *,
     beta: float = 1.0,
+    mu: float = 0.0,
     objective: SplitObjective = SplitObjective.GUIDED,
-    delayed: DelayedRows | None = None,
+    used: Tensor | None = None,
 ) -> FittedModel:
     """Train a deep kernel to match the guide's posterior at held-out rows once their labels are seen.
 
+    At a row with a label the student's latent variance ends below βσ², wherever the row is. What the guide believes at
+    points between and around the rows, which have none, keeps it honest there.
+
     Args:
         data: Scaled training data.
-        guide: Fitted on the same rows, for all members or one shared by all.
+        guide: Of the same rows, for all members or one shared by all.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term.
+        mu: Weight of the KL term at points without labels; 0 for none, as published.
         objective: What is minimised over the splits.
-        delayed: Rows that join training at a step.
+        used: Rows that each member is trained on, ``(members, k)``; None for all. The model is conditioned on all rows.
     """
+    points, rows = (_POINTS if mu else 0), data.rows
+    if points:
+        own = rows[: len(guide.scale)]
+        own = torch.cat([own, surround(own, _POINTS_DRAWN, options.seed)], dim=1)
+        guide, rows = guide.with_rows(own), own.repeat(data.members // len(own), 1, 1)
 
-    def loss(student: DeepKernel, data: TrainingData, split: Split, p: Marginals) -> ObjectiveValue:
-        q, y, noise = student.split_marginals(data, split)
-        if objective is SplitObjective.GUIDED:
-            return guided(q, p, gaussian_term(q, y, noise), beta)
-        return distillation(q, p) if objective is SplitObjective.DISTILLATION else predictive(q, y, noise)
+    def loss(student: DeepKernel, data: TrainingData, split: Split, p: Marginals, rows: Tensor) -> ObjectiveValue:
+        noise = student.noise()
+        q = student.marginals(rows, data.targets, split, noise)
+        labelled = q.mean.shape[-1] - points
+        (q, q_free), (p, p_free) = _divide(q, labelled), _divide(p, labelled)
+        y = take_targets(data.targets, split.held_out[..., :labelled])
+        if objective is SplitObjective.DISTILLATION:
+            return distillation(q, p)
+        if objective is SplitObjective.PREDICTIVE:
+            return predictive(q, y, noise)
+        further = {"kl_unlabelled": (kl_term(q_free, p_free), mu)} if points else {}
+        return guided(q, p, gaussian_term(q, y, noise), beta, **further)
 
-    sampler = SplitSampler(data.n, data.members, options.seed, data.rows.device)
-    splits = GuidedSplits(guide, sampler, pool=options.split_pool, delayed=delayed)
-    return fit_exact(data, options, loss, splits, delayed=delayed)
+    sampler = SplitSampler(
+        data.n if used is None else used.shape[-1],
+        data.members,
+        options.seed,
+        data.rows.device,
+        further=range(data.n, data.n + _POINTS_DRAWN) if points else None,
+        further_each=points,
+        rows=used,
+    )
+    splits = GuidedSplits(guide, sampler, pool=options.split_pool)
+    return fit_exact(data, options, loss, lambda step: (*splits(step), rows))
+
+
+def _divide(marginals: Marginals, count: int) -> tuple[Marginals, Marginals]:
+    """Those of the first rows and of the others."""
+    first, others = zip(*(value.tensor_split([count], dim=-1) for value in marginals), strict=True)
+    return Marginals(*first), Marginals(*others)

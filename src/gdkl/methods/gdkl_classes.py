@@ -68,11 +68,12 @@ def fit_gdkl_classes(
     gaussian = data.likelihood is ClassLikelihood.GAUSSIAN
     if symmetric and (recombined or gaussian):
         raise OptionError("symmetric splits need the Dirichlet likelihood, and no recombined rows.")
-    rows, further, device = data.rows, 0, data.rows.device
+    rows, further, device = data.rows, None, data.rows.device
     if recombined and not gaussian:
-        further = min(_MOST_RECOMBINED, _RECOMBINED_PER_ROW * data.n)
+        count = min(_MOST_RECOMBINED, _RECOMBINED_PER_ROW * data.n)
+        further = range(data.n, data.n + count)
         own = data.rows[: guide.gram.shape[0]]
-        own = torch.cat([own, recombine(own, further, options.seed, recombined)], dim=1)
+        own = torch.cat([own, recombine(own, count, options.seed, recombined)], dim=1)
         guide, rows = guide.with_rows(own), own.expand(data.members, -1, -1)
     used = data.n if rows_per_step is None else min(data.n, rows_per_step)
 

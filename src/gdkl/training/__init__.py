@@ -29,9 +29,9 @@ from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
 from gdkl.training.distributed import current_world, local_device, process_group
 from gdkl.training.evidence import KernelAndNoise, maximise_evidence
 from gdkl.training.fit import fit_exact, fit_network, fit_sparse
-from gdkl.training.fitted import FittedModel, FittedNetwork
+from gdkl.training.fitted import FittedModel, FittedNetwork, Stack
 from gdkl.training.graphs import GraphedStep
-from gdkl.training.guided_splits import DelayedRows, GuidedSplits, SplitInputs
+from gdkl.training.guided_splits import GuidedSplits, SplitInputs
 from gdkl.training.image_batches import ImageBatches
 from gdkl.training.loop import make_optimiser, train
 from gdkl.training.options import StudentOptions
@@ -57,7 +57,6 @@ __all__ = [
     "ClassData",
     "Decay",
     "DeepKernel",
-    "DelayedRows",
     "EarlyStopping",
     "EpochProgress",
     "FittedModel",
@@ -79,6 +78,7 @@ __all__ = [
     "SparseDeepKernel",
     "SplitInputs",
     "SplitSampler",
+    "Stack",
     "Step",
     "StepReport",
     "StudentOptions",

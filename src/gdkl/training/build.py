@@ -80,7 +80,7 @@ def _kernel_and_noise(
 ) -> tuple[GPyTorchKernel, Noise]:
     kernel = rbf_kernel(shape) if options.base_kernel is None else batch_kernel(options.base_kernel, shape)
     start = noise_start if options.noise_start is None else options.noise_start
-    return GPyTorchKernel(kernel).to(like), Noise(shape, start).to(like)
+    return GPyTorchKernel(kernel).to(like), Noise(shape, start, options.noise_floor).to(like)
 
 
 def batch_kernel(kernel: Kernel, shape: tuple[int, ...]) -> Kernel:

@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from gdkl.gp import ClassLikelihood, LabelTargets, label_targets
+from gdkl.gp import ClassLikelihood, LabelTargets, label_targets, take_rows, take_targets
 from gdkl.numerics import DataError
 
 
@@ -67,6 +67,10 @@ class TrainingData:
     def take(self, index: Tensor) -> Self:
         """Some of the rows of every fit, by their positions."""
         return self._map(lambda value, dim: value.index_select(dim, index.to(value.device)))
+
+    def take_each(self, index: Tensor) -> Self:
+        """Some of the rows of each fit, by positions ``(members, k)``."""
+        return self._map(lambda value, dim: take_rows(value, index) if dim == 1 else take_targets(value, index))
 
     def _map(self, function: Callable[[Tensor, int], Tensor]) -> Self:
         """Every tensor replaced by a function of it and of the dimension that counts its rows."""

@@ -6,7 +6,7 @@ A method calls one of three: `fit_exact` (all rows at every step), `fit_sparse` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +33,6 @@ from gdkl.training.data import TrainingData
 from gdkl.training.dispatch import TrainingOutcome
 from gdkl.training.fitted import FittedModel, FittedNetwork
 from gdkl.training.graphs import GraphedStep
-from gdkl.training.guided_splits import DelayedRows
 from gdkl.training.loop import train
 from gdkl.training.options import StudentOptions
 from gdkl.training.prefetch import Prefetcher
@@ -60,7 +59,6 @@ def fit_exact(
     more_bytes: int = 0,
     start: Callable[[DeepKernel], None] | None = None,
     row_noise: Tensor | None = None,
-    delayed: DelayedRows | None = None,
 ) -> FittedModel:
     """Train a deep kernel on an objective over all rows, and condition it on them.
 
@@ -74,7 +72,6 @@ def fit_exact(
         more_bytes: Memory that a step takes besides its matrices.
         start: Changes the student before training, where its initial values matter.
         row_noise: Variances that the targets carry beside the learned noise in prediction, of their shape.
-        delayed: Rows that join at a step, as the inputs have them.
     """
     device = data.rows.device
     problem = Problem.of(data, guided=inputs is not None, rows_per_step=rows_per_step)
@@ -84,9 +81,6 @@ def fit_exact(
         student = build_deep_kernel(data, options)
         if start is not None:
             start(student)
-        if delayed is not None:
-            # A buffer is saved and restored with the student's parameters.
-            student.register_buffer("measured", torch.full_like(student.noise().detach(), torch.nan))
         return student
 
     def prepare(student: DeepKernel, stochastic: bool) -> _Run:
@@ -100,14 +94,10 @@ def fit_exact(
         groups = [_network_group(student.network, options)]
         groups.append({"params": [*student.kernel.parameters(), *student.noise.parameters()]})
         groups[1]["rate"] = options.kernel_rate
-        before = {} if delayed is None else {delayed.step: partial(_measure, student, delayed)}
-        return _Run(take, groups, threads, lambda: {"noise": student.noise()}, before)
+        return _Run(take, groups, threads, lambda: {"noise": student.noise()})
 
     trained = _train(build, prepare, options, data.rows, problem.used // 2 if problem.guided else data.n)
     student = trained.student
-    if delayed is not None:
-        measured = student.get_buffer("measured")
-        delayed.measured = measured if bool(measured.isfinite().all()) else None
     with torch.no_grad():
         features = student.network(data.rows)
         noise = student.noise()
@@ -115,11 +105,6 @@ def fit_exact(
             student.kernel, features, data.targets, noise, row_noise=row_noise, name=MATRIX_NAME
         )
     return FittedModel(student.network, posterior, trained.history, trained.outcome)
-
-
-@torch.no_grad()
-def _measure(student: DeepKernel, delayed: DelayedRows) -> None:
-    student.get_buffer("measured").copy_(delayed.measure(student))
 
 
 def fit_sparse(
@@ -202,7 +187,6 @@ class _Run:
     groups: Sequence[dict[str, Any]]
     threads: int = 1
     extra_values: Callable[[], dict[str, Tensor]] | None = None
-    before: Mapping[int, Callable[[], None]] | None = None
     steps_per_epoch: float | None = None
 
 
@@ -249,7 +233,6 @@ def _train(
             replace(options, callbacks=[history, *options.callbacks]),
             steps_per_epoch=run.steps_per_epoch,
             extra_values=run.extra_values,
-            before=run.before,
         )
     student.requires_grad_(False)
     check_features(network, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -141,3 +141,32 @@ class FittedNetwork:
         (mean,) = map_rows(some, rows.transpose(0, 1), chunk, row_dim=-1)
         mean = mean.double()
         return Marginals(mean, torch.zeros_like(mean))
+
+
+@dataclass
+class Stack:
+    """A mixture of models by name, with weights ``(models, outputs)``; the members of a model share its weight."""
+
+    models: dict[str, FittedModel]
+    weights: Tensor
+
+    def component_weights(self) -> Tensor:
+        """Weights ``(K, outputs)`` of the members of all models."""
+        shares = [
+            (weight / model.members).expand(model.members, -1)
+            for model, weight in zip(self.models.values(), self.weights, strict=True)
+        ]
+        return torch.cat(shares)
+
+    def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Latent means and variances ``(K, outputs, m)`` of all members at rows ``(1, m, d)``, and their noise."""
+        return self._joined(lambda model: model.marginals(rows))
+
+    def joint(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same with covariances ``(K, outputs, m, m)``."""
+        return self._joined(lambda model: model.covariance(rows))
+
+    def _joined(self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+        found = [(*predict(model), model.noise.unsqueeze(-1)) for model in self.models.values()]
+        mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
+        return mean, variance, noise

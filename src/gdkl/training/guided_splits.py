@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,7 +15,6 @@ from gdkl.gp import Marginals, Split
 from gdkl.guide import Guide
 from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, threads_for
 from gdkl.training.splits import SplitSampler
-from gdkl.training.student import DeepKernel
 
 #: Splits for which the guide's marginals are computed at a time, and on a CPU the memory that they may take: large
 #: ones are computed few at a time, because a run may stop before they are used.
@@ -24,23 +22,6 @@ _MOST_AT_A_TIME, _CPU_BYTES = 64, 64 * 2**20
 
 #: Blocks of splits that are prefetched.
 _BLOCKS_AHEAD = 2
-
-
-@dataclass
-class DelayedRows:
-    """Rows that join training at a step; before it the student is measured on them.
-
-    Attributes:
-        step: The first step whose splits have all rows.
-        early: Positions of the rows that are trained on before, ascending.
-        measure: Called once before that step, with the student as it is then; returns one number per member and output.
-        measured: What it returned, also in a run that was resumed after that step; None if training never got there.
-    """
-
-    step: int
-    early: Tensor
-    measure: Callable[[DeepKernel], Tensor]
-    measured: Tensor | None = None
 
 
 class SplitInputs(NamedTuple):
@@ -65,7 +46,6 @@ class GuidedSplits:
         guide: Computes the marginals.
         sampler: Draws the splits.
         pool: Splits that are drawn before all of them are reused, in a random order each time; None for fresh ones.
-        delayed: Rows that join at a step, with splits and a pool of their own from there on.
 
     Example:
         >>> from gdkl.guide import as_kernel_function, fit_guide
@@ -83,11 +63,8 @@ class GuidedSplits:
         sampler: SplitSampler,
         *,
         pool: int | None = None,
-        delayed: DelayedRows | None = None,
     ):
-        self._phases = [(0, sampler)]
-        if delayed is not None:
-            self._phases = [(0, sampler.among(delayed.early)), (delayed.step, sampler)]
+        self._sampler = sampler
         self._running: Iterator[SplitInputs] | None = None
         # A student of few rows has one thread: another computes the guide's next marginals meanwhile.
         alone = sampler.members == 1 and guide.gram.device.type == "cpu"
@@ -97,9 +74,8 @@ class GuidedSplits:
 
     def __call__(self, step: int) -> SplitInputs:
         """The split of a step and the guide's marginals."""
-        first, sampler = [phase for phase in self._phases if phase[0] <= step][-1]
-        if self._running is None or step != self._next or step == first:
-            self._running = _endless(self._source, sampler.restarted(), step - first)
+        if self._running is None or step != self._next:
+            self._running = _endless(self._source, self._sampler.restarted(), step)
         self._next = step + 1
         return next(self._running)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,6 @@ def train(
     *,
     steps_per_epoch: float | None = None,
     extra_values: Callable[[], dict[str, Tensor]] | None = None,
-    before: Mapping[int, Callable[[], None]] | None = None,
 ) -> TrainingOutcome:
     """Minimise an objective by Adam, or by gradient descent with momentum.
 
@@ -46,7 +45,6 @@ def train(
         options: Schedule, optimiser, callbacks, checkpoint and processes.
         steps_per_epoch: Steps in which every row is seen once; callbacks are then given the epoch too.
         extra_values: Further quantities for the callbacks, such as the noise.
-        before: Called before the step of a number.
 
     Returns:
         How training ended. ``module`` holds the last state, or the last good one after a failure.
@@ -55,7 +53,7 @@ def train(
         NumericsError: If the objective is not finite before anything was learned.
         DataError: If checkpoints cannot be written.
     """
-    schedule, checkpoint, world, before = options.schedule, options.checkpoint, options.world, before or {}
+    schedule, checkpoint, world = options.schedule, options.checkpoint, options.world
     optimiser = make_optimiser(groups, options)
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     device = parameters[0].device
@@ -72,8 +70,6 @@ def train(
         try:
             while done < schedule.n_iter and not stop and not guard.requested:
                 set_rates(optimiser, schedule.rate(done))
-                if done in before:
-                    before[done]()
                 objective = step(done)
                 watch.add(done, objective)
                 if done == first or done % _SNAPSHOT_EVERY == 0:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from gdkl.gp import NOISE_FLOOR
 from gdkl.nets import MLP
 from gdkl.numerics import OptionError
 from gdkl.training.batches import ALONE, World
@@ -30,6 +31,7 @@ class StudentOptions:
         base_kernel: Kernel over the features; None for a scaled RBF with one lengthscale.
         noise_start: Initial noise variance, one for all or one per member and output; None for the default of the
             inference.
+        noise_floor: Smallest noise variance, of targets with unit variance.
         weight_decay: On the network's parameters alone: kernel and noise have no zero to be drawn to.
         kernel_rate: Learning rate of kernel, noise and inducing locations as a multiple of the network's.
         momentum: Of stochastic gradient descent; None for Adam.
@@ -52,6 +54,7 @@ class StudentOptions:
     feature_net: Callable[[int], nn.Module] = MLP
     base_kernel: Kernel | None = None
     noise_start: float | Tensor | None = None
+    noise_floor: float = NOISE_FLOOR
     weight_decay: float = 0.0
     kernel_rate: float = 1.0
     momentum: float | None = None

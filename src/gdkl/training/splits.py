@@ -23,8 +23,8 @@ class SplitSampler:
             either are wrong for the other. On 200 images of CIFAR-10 that costs the guide's held-out predictions 0.1
             in log-likelihood and 6 % in accuracy.
         most: Rows that a split has at most, drawn afresh each time; None for all.
-        further: How many further rows there are, numbered from the number of all rows on. Some are drawn from them for
-            each split and come after those held out.
+        further: Numbers of further rows, which have no labels. Some are drawn for each split and come after those held
+            out.
         further_each: How many; None for as many as are held out.
         rows: Which rows each member's splits are of, ``(members, n)`` ascending numbers, where there are others; None
             for all from 0 on.
@@ -44,10 +44,9 @@ class SplitSampler:
         *,
         labels: Tensor | None = None,
         most: int | None = None,
-        further: int = 0,
+        further: range | None = None,
         further_each: int | None = None,
         rows: Tensor | None = None,
-        of: int | None = None,
     ):
         if n < 2:
             raise DataError(f"a split into two halves needs at least 2 rows; got {n}.")
@@ -58,7 +57,6 @@ class SplitSampler:
         self.used = n if most is None else min(n, most)
         self.further = further
         self.further_each = further_each
-        self.first_further = n if of is None else of
         self._labels = None if labels is None else labels.cpu()
         self._rows = None if rows is None else rows.cpu()
         self._generator = torch.Generator().manual_seed(seed)
@@ -68,11 +66,6 @@ class SplitSampler:
         other = copy(self)
         other._generator = torch.Generator().manual_seed(self.seed)
         return other
-
-    def among(self, rows: Tensor) -> SplitSampler:
-        """Splits of some of the rows, by their ascending positions."""
-        labels = None if self._labels is None else self._labels[:, rows.cpu()]
-        return SplitSampler(len(rows), self.members, self.seed, self.device, labels=labels, rows=rows)
 
     def draw(self, count: int) -> Split:
         """The next ``count`` splits: indices ``(count, members, n1)`` and ``(count, members, n2)``.
@@ -93,10 +86,10 @@ class SplitSampler:
         if self._rows is not None:
             halves = [torch.take_along_dim(self._rows.expand(count, -1, -1), part, dim=-1) for part in halves]
         observed, held_out = (part.to(self.device) for part in halves)
-        if self.further:
+        if self.further is not None:
             each = held_out.shape[-1] if self.further_each is None else self.further_each
-            last = self.first_further + self.further
-            chosen = torch.randint(self.first_further, last, (count, self.members, each), generator=self._generator)
+            bounds = self.further.start, self.further.stop
+            chosen = torch.randint(*bounds, (count, self.members, each), generator=self._generator)
             held_out = torch.cat([held_out, chosen.to(self.device)], dim=-1)
         return Split(observed, held_out)
 

@@ -1,0 +1,45 @@
+"""Which warp of the target, if any: the one under which a guide predicts each row best from all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gdkl.calibration.stack import log_density
+from gdkl.guide import GuideKernel, RelevanceFit, fit_relevance
+from gdkl.inputs import FloatArray, TargetScaler, Warp
+
+#: Rows that decide at most, steps of the guide's fit, and how much more probable they must be, in nats.
+_MOST_ROWS, _ITERATIONS, _PREFERENCE = 1000, 25, 2.0
+#: Prior deviation of the guide's log relevances.
+_DEVIATION = 0.5
+
+
+def select_warp(
+    rows: Tensor, y: FloatArray, candidates: Sequence[Warp | None], kernel: GuideKernel, seed: int
+) -> Warp | None:
+    """The candidate with the best leave-one-out log-likelihood in the target's own units.
+
+    Args:
+        rows: Scaled rows ``(n, d)``.
+        y: One target per row, ``(n,)``, in its own units.
+        candidates: The first is kept unless another is clearly better.
+        kernel: Of the guide.
+        seed: Draws the rows that decide, where there are many.
+    """
+    if len(candidates) == 1:
+        return candidates[0]
+    some = np.sort(np.random.default_rng(seed).permutation(len(y))[:_MOST_ROWS])
+    rows, y = rows[torch.as_tensor(some, device=rows.device)], y[some]
+    scores: list[float] = []
+    fit: RelevanceFit | None = None
+    for warp in candidates:
+        scaler = TargetScaler.fit(y, [warp])
+        targets = torch.as_tensor(scaler.scaled(y)).to(rows)
+        fit = fit_relevance(kernel, rows, targets, deviation=_DEVIATION, start=fit, iterations=_ITERATIONS)
+        density = log_density(fit.left_out(rows, targets), targets).sum()
+        scores.append(float(density) + float(scaler.log_derivative(y).sum()) - (_PREFERENCE if scores else 0.0))
+    return candidates[int(np.argmax(scores))]

@@ -1,0 +1,88 @@
+"""GDKL as one stack: guides of several priors + guided students, weighted and calibrated on held-out folds."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from gdkl.calibration import draw_folds, log_density, most_probable_noise, stack_weights
+from gdkl.gp import ExactPosterior, Marginals
+from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
+from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
+from gdkl.methods.guide_stack import fit_guides
+from gdkl.nets import ColumnScale, Members
+from gdkl.training import MATRIX_NAME, FittedModel, Stack, StudentOptions, TrainingData
+
+STUDENT = "student"
+
+
+def fit_stacked_gdkl(
+    data: TrainingData,
+    kernel: GuideKernel,
+    options: StudentOptions,
+    *,
+    beta: float = 1.0,
+    mu: float = 1.0,
+    times: int = 1,
+    groups: Tensor | None = None,
+    guide_share: float | None = None,
+) -> Stack:
+    """Fit guides to all rows and without each fold, train a student beside the guides of each fold, and weigh them all.
+
+    A student learns the rows outside its fold, predicts those inside, and is then conditioned on all rows. So the
+    students are an ensemble, and every row is held out from one of them: held-out rows set weights and noise.
+
+    Args:
+        data: Scaled training data of one fit.
+        kernel: Of the guides.
+        options: How students are built and trained.
+        beta: Weight of the guide at rows with labels.
+        mu: Weight of the guide at points without.
+        times: Networks per fold.
+        groups: For each column the number of its group; a group shares a relevance.
+        guide_share: Weight of all guides together; None for the weights that held-out rows set.
+    """
+    noise_floor = options.noise_floor
+    folds = draw_folds(data.rows[0], options.seed)
+    guides = fit_guides(data, kernel, folds, groups=groups, noise_floor=noise_floor)
+    scaled = Members([ColumnScale(factors) for factors in guides.multipliers])(data.repeat(len(folds.used)).rows)
+    fold_data = TrainingData(scaled, data.targets.expand(len(scaled), -1, -1))
+    used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
+    guide = fit_guide(as_kernel_function(kernel), used.rows, used.targets, noise_floor=noise_floor)
+    options = replace(options, noise_start=guided_noise_start(guide).repeat(times, 1))
+    guide = replace(guide, targets=fold_data.targets).with_rows(fold_data.rows)
+    model = fit_gdkl(fold_data.repeat(times), guide, options, beta=beta, mu=mu, used=folds.used.repeat(times, 1))
+    q = _held_out(model, used.repeat(times), out.repeat(times), times)
+    y = out.targets.transpose(0, 1).flatten(1).expand_as(q.mean)
+    pooled = (value.transpose(0, 1).flatten(1)[None] for value in (*q, y))
+    mean, variance, targets = pooled
+    noise = most_probable_noise(Marginals(mean, variance), targets, noise_floor)
+    model.predictive_noise = noise.expand_as(model.noise)
+    model.embed = _with_columns(model.embed, guides.multipliers)
+    own = log_density(Marginals(q.mean, q.variance + noise.mT), y).logsumexp(dim=0) - math.log(times)
+    weights = stack_weights(torch.cat([guides.log_densities, own[None]]))
+    if guide_share is not None:
+        shares = weights[:-1] / weights[:-1].sum(dim=0)
+        weights = torch.cat([guide_share * shares, torch.full_like(weights[:1], 1 - guide_share)])
+    return Stack(guides.models | {STUDENT: model}, weights)
+
+
+def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: int) -> Marginals:
+    """Latent marginals of held-out rows given the others of their folds, ``(times, outputs, folds · rows)``."""
+    known = model.posterior
+    posterior = ExactPosterior.condition(
+        known.kernel, model.embed(used.rows), used.targets, known.noise, name=MATRIX_NAME
+    )
+    q = posterior.marginals(model.embed(out.rows))
+    return Marginals(*(value.unflatten(0, (times, -1)).transpose(1, 2).flatten(2) for value in q))
+
+
+def _with_columns(networks: nn.Module, multipliers: Tensor) -> Members:
+    """Networks that multiply the columns by their relevances themselves."""
+    single = [deepcopy(networks.select(slice(k, k + 1)).single) for k in range(networks.count)]
+    scales = (ColumnScale(multipliers[k % len(multipliers)]) for k in range(len(single)))
+    return Members([nn.Sequential(*pair) for pair in zip(scales, single, strict=True)]).requires_grad_(False).eval()
