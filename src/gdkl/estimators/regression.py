@@ -70,6 +70,10 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel | Stack:
         """Train on all rows at once; ``data`` may hold several fits of one shape."""
 
+    def _is_stack(self) -> bool:
+        """Whether an exact fit gives a stack of models."""
+        return False
+
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
         """Train on mini-batches; for estimators with inducing points."""
         raise OptionError(f"{type(self).__name__} has no inference with inducing points: use inference='exact'.")

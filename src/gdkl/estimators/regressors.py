@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset
 from gdkl.estimators.regression import RegressorBase
 from gdkl.guide import GuideKernel, fit_guide, subset_size
+from gdkl.inputs import TableInput
 from gdkl.methods import (
     fit_dkl,
     fit_gdkl,
@@ -167,14 +168,17 @@ class GDKLRegressor(StudentRegressor):
         super()._check_options()
         guide_kernel(self.guide)
 
+    def _is_stack(self) -> bool:
+        return self._may_calibrate()
+
     def _networks(self) -> int:
-        return FOLDS * super()._networks() if self._may_calibrate() else super()._networks()
+        return (FOLDS if self._is_stack() else 1) * super()._networks()
 
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel | Stack:
         kernel, preset = guide_kernel(self.guide), plan.preset
         options = plan.options(data.n)
         if preset.calibrate:
-            groups = np.unique(plan.kind.input.groups, return_inverse=True)[1]
+            groups = np.unique(cast(TableInput, plan.kind.input).groups, return_inverse=True)[1]
             return fit_stacked_gdkl(
                 data,
                 kernel,

@@ -12,6 +12,7 @@ from gdkl.estimators.base import Fit
 from gdkl.estimators.regression import RegressorBase, training_data
 from gdkl.estimators.sources import ArraySource
 from gdkl.numerics import DataError, OptionError, resolve_device
+from gdkl.training import FittedModel
 
 RegressorT = TypeVar("RegressorT", bound=RegressorBase)
 
@@ -19,7 +20,8 @@ RegressorT = TypeVar("RegressorT", bound=RegressorBase)
 def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> list[RegressorT]:
     """Fit one copy of a regressor to each of several tables, all trained as one batch.
 
-    Every copy draws weights and splits of its own; members of an ensemble are trained in the same batch.
+    Every copy draws weights and splits of its own; members of an ensemble are trained in the same batch. A stack, which
+    trains a batch of its own, is fitted to one table after the other.
 
     Args:
         estimator: Options of all fits; it is left as it was.
@@ -38,6 +40,8 @@ def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> lis
         raise OptionError("fit_together is for exact inference: use inference='exact'.")
     device = resolve_device(estimator.device)
     models = [cast(RegressorT, clone(estimator)) for _ in parts]
+    if estimator._is_stack():
+        return [model.fit(X, y) for model, (X, y) in zip(models, parts, strict=True)]
     with torch.inference_mode(False), torch.enable_grad():
         sources: list[ArraySource] = []
         for model, (X, y) in zip(models, parts, strict=True):
@@ -47,7 +51,7 @@ def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> lis
         if len(shapes) != 1:
             raise DataError(f"fits that are trained together need one shape of rows and targets; got {sorted(shapes)}.")
         plan = models[0]._plan_exact(sources[0], device)
-        joint = models[0]._fit_exact(training_data(sources, plan), plan)
+        joint = cast(FittedModel, models[0]._fit_exact(training_data(sources, plan), plan))
     count = len(models)
     for index, model in enumerate(models):
         # Members are all fits once, and then all again.

@@ -37,7 +37,7 @@ def fit_gdkl(
 
     Args:
         data: Scaled training data.
-        guide: Of the same rows, for all members or one shared by all.
+        guide: Of the same rows, for all members or one shared by all; with ``used``, fitted to those alone.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term.
         mu: Weight of the KL term at points without labels; 0 for none, as published.
@@ -49,6 +49,8 @@ def fit_gdkl(
         own = rows[: len(guide.scale)]
         own = torch.cat([own, surround(own, _POINTS_DRAWN, options.seed)], dim=1)
         guide, rows = guide.with_rows(own), own.repeat(data.members // len(own), 1, 1)
+    elif used is not None:
+        guide = guide.with_rows(rows[: len(guide.scale)])
 
     def loss(student: DeepKernel, data: TrainingData, split: Split, p: Marginals, rows: Tensor) -> ObjectiveValue:
         noise = student.noise()

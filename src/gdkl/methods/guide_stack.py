@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class GuideStack(NamedTuple):
     Attributes:
         models: Conditioned on all rows.
         log_densities: Of the held-out targets, fold by fold, ``(models, outputs, rows)``.
-        multipliers: Relevances of the columns without each fold, ``(folds, d)``: means over the guides by their weights.
+        multipliers: Relevances of the columns without each fold, ``(folds, d)``: weighted means over the guides.
     """
 
     models: dict[str, FittedModel]
@@ -48,11 +48,11 @@ def fit_guides(
         groups: For each column the number of its group; a group shares a relevance.
         noise_floor: Smallest noise variance.
     """
-    rows, targets = data.rows[0], data.targets[0]
+    rows, targets = data.rows[0].double(), data.targets[0].double()
     models, densities, logs = dict[str, FittedModel](), list[Tensor](), list[Tensor]()
     fit: RelevanceFit | None = None
     for deviation in DEVIATIONS if isinstance(kernel, InfiniteNetwork) else (None,):
-        prior = {"deviation": deviation, "groups": groups, "noise_floor": noise_floor}
+        prior: dict[str, Any] = {"deviation": deviation, "groups": groups, "noise_floor": noise_floor}
         fit = fit_relevance(kernel, rows, targets, start=fit, iterations=_ITERATIONS, **prior)
         refits = fit_relevance_folds(fit, rows, targets, folds.used, iterations=_FOLD_ITERATIONS, **prior)
         predicted = [
@@ -64,12 +64,13 @@ def fit_guides(
         models[f"guide {deviation:g}" if deviation is not None else "guide"] = _model(data, fit)
     log_densities = torch.stack(densities)
     weights = stack_weights(log_densities).mean(dim=-1)
-    return GuideStack(models, log_densities, torch.tensordot(weights, torch.stack(logs), dims=1).exp())
+    multipliers = torch.tensordot(weights, torch.stack(logs), dims=1).exp()
+    return GuideStack(models, log_densities.to(data.targets), multipliers.to(data.rows))
 
 
 def _model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
     """A guide conditioned on all rows."""
-    embed = Members([ColumnScale(fit.multipliers)]).eval()
+    embed = Members([ColumnScale(fit.multipliers.to(data.rows))]).eval()
     one = data.targets.new_ones(1, data.outputs)
     kernel = ScaledKernel(as_kernel_function(fit.kernel), fit.scale / fit.normaliser * one)
     return FittedModel(

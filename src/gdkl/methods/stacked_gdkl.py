@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -54,15 +55,14 @@ def fit_stacked_gdkl(
     used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
     guide = fit_guide(as_kernel_function(kernel), used.rows, used.targets, noise_floor=noise_floor)
     options = replace(options, noise_start=guided_noise_start(guide).repeat(times, 1))
-    guide = replace(guide, targets=fold_data.targets).with_rows(fold_data.rows)
+    guide = replace(guide, targets=fold_data.targets)
     model = fit_gdkl(fold_data.repeat(times), guide, options, beta=beta, mu=mu, used=folds.used.repeat(times, 1))
     q = _held_out(model, used.repeat(times), out.repeat(times), times)
     y = out.targets.transpose(0, 1).flatten(1).expand_as(q.mean)
-    pooled = (value.transpose(0, 1).flatten(1)[None] for value in (*q, y))
-    mean, variance, targets = pooled
+    mean, variance, targets = (value.transpose(0, 1).flatten(1)[None] for value in (*q, y))
     noise = most_probable_noise(Marginals(mean, variance), targets, noise_floor)
     model.predictive_noise = noise.expand_as(model.noise)
-    model.embed = _with_columns(model.embed, guides.multipliers)
+    model.embed = _with_columns(cast(Members, model.embed), guides.multipliers)
     own = log_density(Marginals(q.mean, q.variance + noise.mT), y).logsumexp(dim=0) - math.log(times)
     weights = stack_weights(torch.cat([guides.log_densities, own[None]]))
     if guide_share is not None:
@@ -81,7 +81,7 @@ def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: 
     return Marginals(*(value.unflatten(0, (times, -1)).transpose(1, 2).flatten(2) for value in q))
 
 
-def _with_columns(networks: nn.Module, multipliers: Tensor) -> Members:
+def _with_columns(networks: Members, multipliers: Tensor) -> Members:
     """Networks that multiply the columns by their relevances themselves."""
     single = [deepcopy(networks.select(slice(k, k + 1)).single) for k in range(networks.count)]
     scales = (ColumnScale(multipliers[k % len(multipliers)]) for k in range(len(single)))
