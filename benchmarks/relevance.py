@@ -2,8 +2,8 @@
 
     python benchmarks/relevance.py
 
-Both fit the same synthetic rows, of which three columns matter, to convergence; the error is their mean squared one at new
-rows, of targets with variance one. A factorisation of that size is timed in the same run.
+Both fit the same synthetic rows, of which three columns matter, to convergence. The error is the mean square at new
+rows; targets have variance one. A factorisation of that size is timed in the same run.
 """
 
 from __future__ import annotations
