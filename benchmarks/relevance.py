@@ -2,62 +2,73 @@
 
     python benchmarks/relevance.py
 
-Both fit the same synthetic rows to convergence. The time of one Cholesky factorisation of that size is measured in the
-same run: it says how many of them a fit is worth.
+Both fit the same synthetic rows, of which three columns matter, to convergence. The error is the mean square at new
+rows; targets have variance one. A factorisation of that size is timed in the same run.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import time
+import warnings
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 import gdkl.infinite as inf
 from gdkl.guide import fit_relevance, predict_folds
 
+T = TypeVar("T")
 
-def seconds(run: Callable[[], object], repeats: int = 3) -> float:
-    """The best time of several."""
+
+def timed(run: Callable[[], T], repeats: int = 3) -> tuple[float, T]:
+    """The best time of several, and the last result."""
     times: list[float] = []
     for _ in range(repeats):
         start = time.perf_counter()
-        run()
+        result = run()
         times.append(time.perf_counter() - start)
-    return min(times)
+    return min(times), result
 
 
-def fit_botorch(x: torch.Tensor, y: torch.Tensor) -> None:
-    """BoTorch's model as it comes."""
+def botorch_means(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
+    """BoTorch's model as it comes: from new rows to its means."""
     from botorch.fit import fit_gpytorch_mll  # noqa: PLC0415
     from botorch.models import SingleTaskGP  # noqa: PLC0415
     from gpytorch.mlls import ExactMarginalLogLikelihood  # noqa: PLC0415
 
     model = SingleTaskGP(x, y.unsqueeze(-1))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return lambda new: model.posterior(new).mean.detach().squeeze(-1)
 
 
 def main() -> None:
     """Print one line per size."""
+    warnings.simplefilter("ignore")
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for n in (100, 500):
         for d in (10, 50):
-            x = torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-            noise = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-            y = torch.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.2 * noise
-            y = (y - y.mean()) / y.std()
+            rows = torch.randn(n + 500, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+            noise = torch.randn(n + 500, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+            targets = torch.sin(2 * rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.2 * noise
+            targets = (targets - targets.mean()) / targets.std()
+            x, y, new, wanted = rows[:n], targets[:n], rows[n:], targets[n:]
             C = x @ x.mT + torch.eye(n, dtype=torch.float64)
-            cholesky = seconds(lambda C=C: torch.linalg.cholesky(C), 20)
-            fit = fit_relevance(inf.mlp(), x, y, deviation=1.0)
-            ours = seconds(lambda x=x, y=y: fit_relevance(inf.mlp(), x, y, deviation=1.0))
-            folds = torch.arange(n) % 4
-            of_folds = seconds(lambda fit=fit, x=x, y=y, f=folds: predict_folds(fit, x, y, f, deviation=1.0))
-            line = f"n={n} d={d}: fit {ours:.3f} s ({ours / cholesky:,.0f} Cholesky), four folds {of_folds:.3f} s"
+            factor, _ = timed(lambda C=C: torch.linalg.cholesky(C), 20)
+            ours, fit = timed(lambda x=x, y=y: fit_relevance(inf.mlp(), x, y, deviation=1.0))
+            folds, _ = timed(
+                lambda fit=fit, x=x, y=y: predict_folds(fit, x, y, torch.arange(len(y)) % 4, deviation=1.0)
+            )
+            error = float((fit.predict(x, y, new).mean - wanted).square().mean())
+            print(f"n={n} d={d}: fit {ours:.3f} s ({ours / factor:,.0f} factorisations), error {error:.3f};", end=" ")
+            print(f"four folds {folds:.3f} s", end="")
             if importlib.util.find_spec("botorch") is not None:
-                theirs = seconds(lambda x=x, y=y: fit_botorch(x, y))
-                line += f", BoTorch {theirs:.3f} s: {theirs / ours:.1f} times ours"
-            print(line)
+                theirs, means = timed(lambda x=x, y=y: botorch_means(x, y))
+                error = float((means(new) - wanted).square().mean())
+                print(f"; BoTorch {theirs:.3f} s ({theirs / ours:.1f} times ours), error {error:.3f}", end="")
+            print()
 
 
 if __name__ == "__main__":

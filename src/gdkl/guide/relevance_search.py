@@ -24,11 +24,12 @@ from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback
 from gdkl.numerics import OptionError
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
-#: keep hyperparameters from running away where the targets are all signal or all noise.
+#: keep hyperparameters from running away where the targets are all signal or all noise. A common multiplier of one, not
+#: fitted, costs 0.03 to 0.06 of LL on nine tables, isotropic or not.
 _COMMON, _SCALE, _NOISE = (0.0, 1.0), (0.0, 3.0), (-4.0, 3.0)
 #: The farthest that a logarithm, or z, may go: beyond it kernels overflow.
 _FARTHEST = 12.0
-#: The search ends where an iteration gains less than this part of the objective.
+#: The search ends where an iteration gains less than this per row.
 _TOLERANCE = 1e-5
 #: The objective where the matrix has no factor: the line search steps back.
 _REFUSED = 1e10
@@ -122,7 +123,7 @@ def search(
     """
     from scipy.optimize import minimize  # noqa: PLC0415
 
-    count = len(starts[0].log_multipliers)
+    count, numbers = len(starts[0].log_multipliers), evidence.targets.numel()
     # Of the vector that is searched for: a, z, log scale and log noise.
     means, deviations = (np.array([_COMMON[i], *[float(i)] * count, _SCALE[i], _NOISE[i]]) for i in (0, 1))
     bounds = np.array([(-_FARTHEST, _FARTHEST)] * (count + 2) + [(math.log(noise_floor), _FARTHEST)])
@@ -135,14 +136,13 @@ def search(
         by_group = found.by_multipliers.new_zeros(count).index_add_(0, groups, found.by_multipliers).cpu().numpy()
         gradient = np.array([by_group.sum(), *(deviation * by_group), found.by_scale, found.by_noise])
         z = (v - means) / deviations
-        return 0.5 * float(z @ z) - found.value, z / deviations - gradient
+        # Per row, so that the first step, which is as long as the gradient, is short.
+        return (0.5 * float(z @ z) - found.value) / numbers, (z / deviations - gradient) / numbers
 
     def read(v: Vector, value: float = math.inf) -> Hyperparameters:
-        z = (v - means) / deviations
         log_multipliers = torch.as_tensor(v[0] + deviation * v[1:-2]).to(evidence.rows)
-        return Hyperparameters(
-            log_multipliers, float(v[-2]), float(v[-1]), (0.5 * float(z @ z) - value) / evidence.targets.numel()
-        )
+        log_evidence = 0.5 * float(np.square((v - means) / deviations).sum()) / numbers - value
+        return Hyperparameters(log_multipliers, float(v[-2]), float(v[-1]), log_evidence)
 
     def vector(start: Hyperparameters) -> Vector:
         log_r = start.log_multipliers.cpu().numpy()
@@ -151,7 +151,8 @@ def search(
         z = (log_r - a) / deviation if deviation > 0 else np.zeros(count)
         return np.clip(np.array([a, *z, start.log_scale, start.log_noise]), *bounds.T)
 
-    options = {"maxiter": iterations, "ftol": _TOLERANCE, "gtol": 1e-3}
+    # With so few parameters a long memory is cheap, and saves iterations.
+    options = {"maxiter": iterations, "maxcor": 30, "ftol": _TOLERANCE, "gtol": 1e-5}
     results = [
         minimize(objective, vector(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         for start in starts

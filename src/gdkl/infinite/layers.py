@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import cast
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -36,10 +36,10 @@ class Linear(InfiniteNetwork):
 
     def __init__(self, weight_var: float | Iterable[float] = 1.0, bias_var: float = 0.0) -> None:
         self.weight_var: float | tuple[float, ...]
-        if isinstance(weight_var, Iterable) and not isinstance(weight_var, str | bytes) and np.ndim(weight_var) > 0:
+        if isinstance(weight_var, Iterable) and not isinstance(weight_var, str) and getattr(weight_var, "ndim", 1) > 0:
             self.weight_var = tuple(finite_number(value, "weight_var", least=0.0) for value in weight_var)
         else:
-            self.weight_var = finite_number(weight_var, "weight_var", least=0.0)
+            self.weight_var = finite_number(cast(float, weight_var), "weight_var", least=0.0)
         self.bias_var = finite_number(bias_var, "bias_var", least=0.0)
 
     def _ops(self) -> Iterator[Op]:

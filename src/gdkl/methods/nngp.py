@@ -10,7 +10,9 @@ from gdkl.guide import Guide, GuideKernel, as_kernel_function, fit_guide, fit_re
 from gdkl.nets import ColumnScale, Members
 from gdkl.training import FittedModel, TrainingData
 
-#: Prior standard deviation of the log relevances around their common value.
+#: Prior standard deviation of the log relevances around their common value. On nine tables of 100 rows:
+#: mean LL −0.47, −0.40, −0.40, −0.42, −0.43 with 0.3, 0.6, 1, 1.5, 2.5, and −0.67 without relevances. With 500 rows
+#: all are within 0.004, and −0.22 without.
 RELEVANCE_DEVIATION = 1.0
 
 

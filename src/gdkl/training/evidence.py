@@ -85,7 +85,7 @@ def maximise_evidence(
         history.append({"step": len(history) + 1.0, "objective": last, "noise": noise})
 
     start = parameters_to_vector(parameters).detach().cpu().double().numpy()
-    options = {"maxiter": _MAX_ITERATIONS, "ftol": 1e-12, "gtol": 1e-7}
+    options = {"maxiter": _MAX_ITERATIONS, "maxcor": 30, "ftol": 1e-9, "gtol": 1e-7}
     result = minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=record, options=options)
     load(result.x)
     return float(result.fun), history
