@@ -204,7 +204,8 @@ def _unpack_kernel(
     tensors: dict[str, Tensor], described: dict[str, Any], options: dict[str, Any], kind: Kind, guide: Any
 ) -> KernelFunction:
     if described["kernel"] == "scaled":
-        return ScaledKernel(kind.kernel(guide_kernel(guide)), tensors["kernel.scale"])
+        own = guide_kernel(guide) if described["spec"] is None else infinite.from_spec(described["spec"])
+        return ScaledKernel(kind.kernel(own), tensors["kernel.scale"])
     shape = (int(described["members"]), int(described["outputs"]))
     given = options.get("base_kernel")
     if given is not None:

@@ -186,6 +186,7 @@ class GDKLRegressor(StudentRegressor):
                 beta=preset.beta,
                 mu=preset.mu,
                 times=plan.members,
+                smooth=self.guide is None,
                 groups=torch.as_tensor(groups, device=plan.device),
                 guide_share=None if preset.guide_share == AUTO else float(preset.guide_share),
             )

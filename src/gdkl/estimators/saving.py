@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gdkl import infinite
 from gdkl.estimators.model_file import write_model
 from gdkl.estimators.presets import Preset
-from gdkl.gp import GPyTorchKernel, ScaledKernel, SparsePosterior, is_softplus_rbf
+from gdkl.gp import GPyTorchKernel, KernelFunction, ScaledKernel, SparsePosterior, is_softplus_rbf
+from gdkl.guide import InfiniteKernelFunction
 from gdkl.inputs import ImageInput, TableInput
 from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead
 from gdkl.numerics import ModelFileError, NotFittedError
@@ -138,8 +139,16 @@ def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor]) -> dict[str,
         "outputs": outputs,
         "n": n,
         "kernel": "scaled" if isinstance(kernel, ScaledKernel) else "gpytorch",
+        "spec": _spec(kernel),
         "positive": "softplus" if softplus else "exp",
     }
+
+
+def _spec(kernel: KernelFunction) -> Any:
+    """The infinite network behind a scaled kernel; None for any other kernel, and for one of images."""
+    inner = kernel.kernel if isinstance(kernel, ScaledKernel) else None
+    plain = isinstance(inner, InfiniteKernelFunction) and inner.image_shape is None
+    return cast(InfiniteKernelFunction, inner).network.to_spec() if plain else None
 
 
 def _pack_option(name: str, value: Any) -> Any:

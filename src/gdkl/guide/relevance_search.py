@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
-from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback
+from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback, RBFLayer
 from gdkl.numerics import OptionError
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
@@ -40,8 +40,8 @@ Vector: TypeAlias = NDArray[np.float64]
 
 
 def differentiable_gram(kernel: GuideKernel) -> DifferentiableGram:
-    """In closed form for dense networks of piecewise linear activations, by autograd for all others."""
-    chain = DenseChain.of(kernel) if isinstance(kernel, InfiniteNetwork) else None
+    """In closed form for dense networks of piecewise linear or one layer of RBF units, by autograd for all others."""
+    chain = (DenseChain.of(kernel) or RBFLayer.of(kernel)) if isinstance(kernel, InfiniteNetwork) else None
     function = as_kernel_function(kernel)
 
     def by_autograd(x: Tensor) -> tuple[Tensor, Pullback]:

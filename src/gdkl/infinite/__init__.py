@@ -1,7 +1,7 @@
 """Infinite-width networks in PyTorch: layers in, NNGP and NTK covariances out."""
 
 from gdkl.infinite.arrays import unchecked
-from gdkl.infinite.chain import DenseChain, Pullback
+from gdkl.infinite.chain import DenseChain, Pullback, RBFLayer
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.error_functions import GELU, Erf, SigmoidLike
 from gdkl.infinite.gpytorch_kernel import InfiniteWidthKernel
@@ -36,6 +36,7 @@ __all__ = [
     "LeakyReLU",
     "Linear",
     "Pullback",
+    "RBFLayer",
     "ReLU",
     "Residual",
     "Sequential",

@@ -1,4 +1,4 @@
-"""Dense networks of piecewise linear activations in closed form: the NNGP of rows and its derivative by the rows.
+"""Dense networks in closed form: the NNGP of rows and its derivative by the rows.
 
 An activation with squared weights o and e of its odd and its even part takes k to D·k + s·S with s = √(q1·q2),
 cos θ = k/s, D = o + e − (2e/π)·θ and S = (2e/π)·sin θ, and q to (o + e)·q. Its derivatives are short, as those of θ
@@ -18,6 +18,7 @@ from torch import Tensor
 from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.piecewise import ABReLU
 from gdkl.infinite.program import Activate, Affine
+from gdkl.infinite.waves import RBF
 
 #: From the derivative of a number by a Gram matrix ``(n, n)``, symmetric, to that by the rows ``(n, d)``.
 Pullback: TypeAlias = Callable[[Tensor], Tensor]
@@ -81,3 +82,42 @@ class DenseChain:
             return (by_k @ x).mul_(2 * w / x.shape[-1])
 
         return k, pullback
+
+
+@dataclass(frozen=True)
+class RBFLayer:
+    """One layer of `RBF` units, exp(−gamma·w·|x − x′|² / d): the Gaussian kernel.
+
+    Example:
+        >>> from gdkl import infinite
+        >>> layer = RBFLayer.of(infinite.Sequential(infinite.Linear(1.0), infinite.RBF(0.5)))
+        >>> layer.gram(torch.tensor([[0.0], [1.0]]))[0]
+        tensor([[1.0000, 0.6065],
+                [0.6065, 1.0000]])
+    """
+
+    rate: float
+
+    @classmethod
+    def of(cls, network: InfiniteNetwork) -> RBFLayer | None:
+        """The layer that a network is; None for any other network."""
+        match network.program().ops:
+            case (Affine() as first, Activate(function=RBF() as function)):
+                return cls(function.gamma * float(first.w))
+            case _:
+                return None
+
+    @torch.no_grad()
+    def gram(self, x: Tensor) -> tuple[Tensor, Pullback]:
+        """As `DenseChain.gram`."""
+        rate = self.rate / x.shape[-1]
+        squares = x.square().sum(dim=-1)
+        K = (x @ x.mT).mul_(2).sub_(squares).sub_(squares.unsqueeze(-1)).clamp_(max=0)
+        K.fill_diagonal_(0).mul_(rate).exp_()
+
+        def pullback(G: Tensor) -> Tensor:
+            # Each pair counts twice.
+            P = G * K
+            return (P @ x - P.sum(dim=-1, keepdim=True) * x).mul_(4 * rate)
+
+        return K, pullback

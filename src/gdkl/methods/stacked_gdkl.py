@@ -29,6 +29,7 @@ def fit_stacked_gdkl(
     beta: float = 1.0,
     mu: float = 1.0,
     times: int = 1,
+    smooth: bool = True,
     groups: Tensor | None = None,
     guide_share: float | None = None,
 ) -> Stack:
@@ -44,12 +45,13 @@ def fit_stacked_gdkl(
         beta: Weight of the guide at rows with labels.
         mu: Weight of the guide at points without.
         times: Networks per fold.
+        smooth: Whether a guide with a smoother kernel stands beside them.
         groups: For each column the number of its group; a group shares a relevance.
         guide_share: Weight of all guides together; None for the weights that held-out rows set.
     """
     noise_floor = options.noise_floor
     folds = draw_folds(data.rows[0], options.seed)
-    guides = fit_guides(data, kernel, folds, groups=groups, noise_floor=noise_floor)
+    guides = fit_guides(data, kernel, folds, smooth=smooth, groups=groups, noise_floor=noise_floor)
     scaled = Members([ColumnScale(factors) for factors in guides.multipliers])(data.repeat(len(folds.used)).rows)
     fold_data = TrainingData(scaled, data.targets.expand(len(scaled), -1, -1))
     used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
