@@ -27,6 +27,7 @@ from gdkl.inputs import (
     MIN_ROWS,
     FloatArray,
     ImageInput,
+    TableEncoder,
     TableInput,
     check_labels,
     check_row_count,
@@ -105,9 +106,10 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             self.kind_ = ImageKind(ImageInput.fit(rows))
             self._remember_columns(rows.shape[1:])
         else:
-            rows = check_rows(self, X, reset=True)
+            encoder = TableEncoder.fit(X)
+            rows = check_rows(self, X, reset=True, encoder=encoder)
             check_row_count(len(rows))
-            self.kind_ = TableKind(TableInput.fit([rows], vars(self).get("feature_names_in_")))
+            self.kind_ = TableKind(TableInput.fit([rows], vars(self).get("feature_names_in_"), encoder))
         self.kind_.check_views(self.views)
         self.classes_, labels = check_labels(self, y, len(rows))
         self.sampling_seed_ = seed

@@ -36,7 +36,7 @@ from gdkl.gp import (
     rbf_kernel,
     softplus_rbf_kernel,
 )
-from gdkl.inputs import ImageInput, TableInput, TargetScaler
+from gdkl.inputs import ColumnCode, ImageInput, TableEncoder, TableInput, TargetScaler
 from gdkl.nets import MLP, ImageFeatures, Members, WideResNet, WithHead
 from gdkl.numerics import GdklError, ModelFileError, OptionError, resolve_device, resolve_dtype
 from gdkl.training import FittedModel, FittedNetwork, TrainingOutcome, batch_kernel
@@ -134,7 +134,10 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
 def _unpack_kind(tensors: dict[str, Tensor], described: dict[str, Any]) -> Kind:
     mean, std = (tensors[f"input.{name}"].cpu().numpy() for name in ("mean", "std"))
     if described["kind"] == "table":
-        return TableKind(TableInput(mean, std, tensors["input.kept"].cpu().numpy()))
+        columns, tails = described.get("columns"), tensors.get("input.tails")
+        encoder = None if columns is None else TableEncoder(tuple(ColumnCode(**column) for column in columns))
+        kept = tensors["input.kept"].cpu().numpy()
+        return TableKind(TableInput(mean, std, kept, encoder, None if tails is None else tails.cpu().numpy()))
     shape = tuple(int(size) for size in described["image_shape"])
     return ImageKind(ImageInput(mean, std, shape, bool(described["integers"]), bool(described["unit"])))
 

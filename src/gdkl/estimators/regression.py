@@ -21,6 +21,7 @@ from gdkl.estimators.plan import Plan
 from gdkl.estimators.sources import ArraySource
 from gdkl.inputs import (
     FloatArray,
+    TableEncoder,
     TableInput,
     TargetScaler,
     check_row_count,
@@ -64,14 +65,15 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         refuse_malformed_batches(X, y)
         # A long table is checked a part at a time, without a copy of it.
         long = is_long_table(X)
-        rows = X if long else check_rows(self, X, reset=True)
+        encoder = TableEncoder.fit(X)
+        rows = X if long else check_rows(self, X, reset=True, encoder=encoder)
         targets = check_targets(self, y, len(rows))
         check_row_count(len(rows))
         parts = row_parts(rows) if long else []
         checked = (check_rows(self, part, reset=first == 0, first_row=first) for first, part in parts)
         # Names are known once the first part was checked.
         first, *others = checked if long else (rows,)
-        table = TableInput.fit([first, *others], vars(self).get("feature_names_in_"))
+        table = TableInput.fit([first, *others], vars(self).get("feature_names_in_"), encoder)
         self.kind_, self.target_ = TableKind(table), TargetScaler.fit(targets)
         scaled = self.target_.scaled(targets)
         return ArraySource(self.kind_, rows, scaled, len(scaled))

@@ -92,7 +92,9 @@ def _pack_input(scales: TableInput | ImageInput, tensors: dict[str, Tensor]) -> 
             "unit": scales.unit,
         }
     tensors["input.kept"] = torch.as_tensor(scales.kept)
-    return {"kind": "table"}
+    if scales.tails is not None:
+        tensors["input.tails"] = torch.as_tensor(scales.tails)
+    return {"kind": "table", "columns": scales.encoder and [vars(column) for column in scales.encoder.columns]}
 
 
 def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor]) -> dict[str, Any]:

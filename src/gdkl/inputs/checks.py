@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
 from gdkl.numerics import DataError
+
+if TYPE_CHECKING:
+    from gdkl.inputs.encoding import TableEncoder
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -31,7 +34,16 @@ def on_cpu(X: Any) -> Any:
     return (X.float() if X.dtype == torch.bfloat16 else X).detach().cpu().numpy()
 
 
-def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int = 0) -> FloatArray:
+def as_frame(X: Any) -> Any:
+    """A table of another library, such as polars or pyarrow, as a DataFrame; a tensor as an array."""
+    given = on_cpu(X)
+    frame = given.to_pandas() if hasattr(given, "to_pandas") else given
+    return frame if isinstance(frame, pd.DataFrame) else given
+
+
+def check_rows(
+    estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int = 0, encoder: TableEncoder | None = None
+) -> FloatArray:
     """Turn X into a finite float64 matrix and remember, or compare, its columns.
 
     Args:
@@ -39,10 +51,16 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
         X: Array, tensor, DataFrame or nested list.
         reset: True in ``fit``.
         first_row: Number of the first row, where X is a part of a longer table.
+        encoder: How the columns of a DataFrame become numbers, where ``fit`` was given one.
     """
-    given = on_cpu(X)
+    given = as_frame(X)
+    if encoder is not None and _must_encode(encoder, given):
+        _validate(estimator, given, reset=reset, skip_check_array=True)
+        return encoder.encode(given, first_row)
     if isinstance(given, pd.DataFrame):
-        _check_columns_numeric(given)
+        if bad := _not_numeric(given):
+            names = ", ".join(repr(name) for name in bad[:5]) + (" ..." if len(bad) > 5 else "")
+            raise DataError(f"X has columns that are not numeric: {names}. Pass a DataFrame to fit, or drop them.")
     elif hasattr(given, "toarray"):
         raise DataError("X is a sparse matrix, which is not supported: pass X.toarray().")
     elif given is None or isinstance(given, (str, dict, set, Iterator)) or hasattr(given, "dataset"):
@@ -58,26 +76,44 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool, first_row: int 
             "single column, X.reshape(1, -1) for a single row."
             + (" Grey images, for a classifier: X[:, None]." if dimensions == 3 else "")
         )
+    values = _validate(estimator, given, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    _check_finite("X", values, estimator, first_row)
+    return values
+
+
+def _must_encode(encoder: TableEncoder, given: Any) -> bool:
+    """False for arrays, and for a DataFrame of nothing but numbers where ``fit`` saw nothing else: they are alike."""
+    frame = isinstance(given, pd.DataFrame)
+    if encoder.plain:
+        return frame and (bool(_not_numeric(given)) or bool(given.isna().any(axis=None)))
+    if not frame:
+        raise DataError("X is no DataFrame, and fit was given one with text, categories or missing cells: pass one.")
+    return True
+
+
+def _validate(estimator: BaseEstimator, given: Any, **options: Any) -> Any:
+    """What scikit-learn checks, with errors of our own."""
     try:
         with warnings.catch_warnings():
             # Numbers stored as Python objects are converted silently.
             warnings.simplefilter("ignore", FutureWarning)
-            values = cast(Any, validate_data)(estimator, given, reset=reset, dtype=np.float64, ensure_all_finite=False)
+            return cast(Any, validate_data)(estimator, given, **options)
     except ValueError as error:
         message = str(error)
         if "could not convert string" in message:
-            message = f"X has text in it ({message}): encode it as numbers, for example with OneHotEncoder."
+            message = f"X has text in it ({message}): pass a DataFrame, or encode it as numbers."
         elif message.startswith("Complex data"):
             message = "Complex data not supported: X must be real numbers."
         elif "at least one array or dtype" in message:
             message = "X has no columns: give at least one."
+        elif "skip_check_array" in options:
+            # Names that are missing, unknown or in another order come one per line.
+            message = " ".join(message.split())
         raise DataError(message) from error
     except TypeError as error:
         if "eature names" not in str(error):
             raise
         raise DataError("X has column names of several types: rename them all to strings.") from error
-    _check_finite("X", values, estimator, first_row)
-    return values
 
 
 def _dimensions(X: Any) -> int:
@@ -99,20 +135,19 @@ def _dimensions(X: Any) -> int:
         raise DataError(message) from error
 
 
-def _check_columns_numeric(frame: pd.DataFrame) -> None:
-    bad = [
+def _not_numeric(frame: pd.DataFrame) -> list[str]:
+    """Names of the columns that hold something else than numbers."""
+    return [
         str(name)
         for position, (name, kind) in enumerate(frame.dtypes.items())
-        # Complex columns pass here and are refused below. Columns of objects may still hold plain numbers.
+        # Complex columns pass here and are refused later. Columns of objects may still hold plain numbers.
         if not pd.api.types.is_numeric_dtype(kind)
-        and not (pd.api.types.is_object_dtype(kind) and _holds_numbers(frame.iloc[:, position]))
+        and not (pd.api.types.is_object_dtype(kind) and holds_numbers(frame.iloc[:, position]))
     ]
-    if bad:
-        names = ", ".join(repr(name) for name in bad[:5]) + (" ..." if len(bad) > 5 else "")
-        raise DataError(f"X has columns that are not numeric: {names}. Encode them as numbers or drop them.")
 
 
-def _holds_numbers(column: Any) -> bool:
+def holds_numbers(column: Any) -> bool:
+    """Whether the objects of a column are all numbers."""
     if any(isinstance(value, str) for value in column):
         return False
     try:
@@ -133,9 +168,9 @@ def _check_finite(name: str, values: FloatArray, estimator: BaseEstimator | None
         column = index[0][1]
         where += f", column {names[column]!r}" if names is not None else f", column {column}"
     rows = len(np.unique(index[:, 0]))
+    remedy = "drop these rows" + (" or impute the values" if name == "X" else "")
     raise DataError(
-        f"{name} has NaN or infinite (inf) values in {rows} row{'s' if rows > 1 else ''} (first: {where}): drop "
-        "these rows or impute the values."
+        f"{name} has NaN or infinite (inf) values in {rows} row{'s' if rows > 1 else ''} (first: {where}): {remedy}."
     )
 
 
@@ -149,7 +184,8 @@ def check_targets(estimator: BaseEstimator, y: Any, n_rows: int) -> FloatArray:
         raw = np.asarray(on_cpu(y))
         if np.iscomplexobj(raw):
             raise DataError("Complex data not supported: y must be real numbers.")
-        values = raw.astype(np.float64)
+        # What pandas and Python write for a missing number is NaN here.
+        values = np.where(pd.isna(raw), np.nan, raw).astype(np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -197,17 +233,12 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray
 def _refuse_missing_labels(values: NDArray[Any]) -> None:
     if values.dtype.kind == "c":
         raise DataError("Complex data not supported: y must hold class labels.")
-    if values.dtype.kind == "f":
-        missing = ~np.isfinite(values)
-    elif values.dtype.kind == "O":
-        # Only NaN differs from itself.
-        missing = np.array([label is None or label != label for label in values.ravel()])  # noqa: PLR0124
-    else:
-        return
+    missing = ~np.isfinite(values) if values.dtype.kind == "f" else cast("NDArray[np.bool_]", pd.isna(values))
     if bool(missing.any()):
-        where = int(np.flatnonzero(missing.ravel())[0])
+        index = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1))
         raise DataError(
-            f"y has NaN, infinity (inf) or None for labels (first: row {where}): drop these rows or label them."
+            f"y has NaN, infinity (inf) or None for labels in {len(index)} row{'s' if len(index) > 1 else ''} (first: "
+            f"row {index[0]}): drop these rows or label them."
         )
 
 

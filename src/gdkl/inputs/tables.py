@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 
-from gdkl.inputs.checks import FloatArray, check_rows
+from gdkl.inputs.checks import FloatArray, as_frame, check_rows
+from gdkl.inputs.encoding import TableEncoder
 from gdkl.numerics import DataError, DataWarning, chunk_slices
 
 #: Rows that are read and checked at a time.
@@ -25,6 +26,9 @@ _LONG_BYTES = 2**25
 #: A column whose standard deviation is below this part of its mean is constant up to rounding.
 _CONSTANT = 1e-13
 
+#: Columns with values so many robust deviations from the median, and at least so many distinct ones, have long tails.
+_TAIL, _TAIL_VALUES = 20, 10
+
 
 def is_long_table(X: Any) -> bool:
     """Whether X is an array too long to be copied without need, or one that is mapped from a file."""
@@ -35,6 +39,7 @@ def is_long_table(X: Any) -> bool:
 
 def row_parts(X: Any, size: int = PART_ROWS) -> list[tuple[int, Any]]:
     """A long array or DataFrame in parts, each with the number of its first row; anything else as it is."""
+    X = as_frame(X)
     long = isinstance(X, (np.ndarray, pd.DataFrame)) and X.ndim == 2 and len(X) > size
     if not long:
         return [(0, X)]
@@ -89,25 +94,45 @@ class TableInput:
         mean: Of the kept columns.
         std: Of the kept columns.
         kept: Which columns vary, ``(d,)`` booleans.
+        encoder: How a DataFrame becomes these columns; None for an array.
+        tails: Median and spread of each column before an asinh that shortens its tails, ``(2, d)``; a spread of zero
+            leaves the column as it is.
     """
 
     mean: FloatArray
     std: FloatArray
     kept: NDArray[np.bool_]
+    encoder: TableEncoder | None = None
+    tails: FloatArray | None = None
     image_shape: ClassVar[None] = None
 
     @classmethod
-    def fit(cls, parts: Iterable[FloatArray], names: Any = None) -> TableInput:
+    def fit(
+        cls,
+        parts: Iterable[FloatArray],
+        names: Any = None,
+        encoder: TableEncoder | None = None,
+        *,
+        tame_tails: bool = False,
+    ) -> TableInput:
         """Learn the scales from parts of the rows.
 
         Args:
-            parts: Rows ``(k, d)`` of each part.
+            parts: Rows ``(k, d)`` of each part, encoded.
             names: Column names for the warning, if there are any.
+            encoder: What encoded them.
+            tame_tails: Whether columns with extreme values are transformed by an asinh; copies all rows.
         """
+        parts, tails = list(parts), None
+        if tame_tails:
+            tails = _tails(np.concatenate(parts))
+            parts = [_tame(part, tails) for part in parts]
         moments = ColumnMoments()
         for part in parts:
             moments.add(part)
-        return cls.from_moments(moments, names)
+        if encoder is not None and names is not None:
+            names = np.asarray(names, dtype=object)[encoder.groups]
+        return replace(cls.from_moments(moments, names), encoder=encoder, tails=tails)
 
     @classmethod
     def from_moments(cls, moments: ColumnMoments, names: Any = None) -> TableInput:
@@ -127,10 +152,41 @@ class TableInput:
         """Columns that a network sees."""
         return len(self.mean)
 
+    @property
+    def groups(self) -> NDArray[np.intp]:
+        """The number of the user's column that each kept column belongs to."""
+        return np.flatnonzero(self.kept) if self.encoder is None else self.encoder.groups[self.kept]
+
+    @property
+    def names(self) -> list[str | int]:
+        """The user's columns: names, or numbers."""
+        return list(range(len(self.kept))) if self.encoder is None else [code.name for code in self.encoder.columns]
+
     def rows(self, X: NDArray[Any]) -> FloatArray:
         """Standardised kept columns, ``(n, kept)``."""
-        return (np.asarray(X, dtype=np.float64)[:, self.kept] - self.mean) / self.std
+        values = np.asarray(X, dtype=np.float64)
+        values = values if self.tails is None else _tame(values, self.tails)
+        return (values[:, self.kept] - self.mean) / self.std
 
     def read(self, estimator: BaseEstimator, X: Any, first_row: int = 0) -> FloatArray:
-        """New rows, checked against those of ``fit`` and standardised."""
-        return self.rows(check_rows(estimator, X, reset=False, first_row=first_row))
+        """New rows, checked against those of ``fit``, encoded and standardised."""
+        return self.rows(check_rows(estimator, X, reset=False, first_row=first_row, encoder=self.encoder))
+
+
+def _tails(values: FloatArray) -> FloatArray:
+    """Median and spread of columns with extreme values: quartiles, or the typical distance of what is not the median.
+
+    Columns of few distinct values, indicators among them, have a spread of zero and stay as they are.
+    """
+    low, centre, high = np.percentile(values, [25, 50, 75], axis=0)
+    away = np.abs(values - centre)
+    typical = np.nanmedian(np.where(away > 0, away, np.nan), axis=0)
+    # The quartiles of a normal distribution are 1.349 deviations apart.
+    spread = np.where(high > low, (high - low) / 1.349, typical)
+    many = np.array([len(np.unique(column)) >= _TAIL_VALUES for column in values.T])
+    return np.stack([centre, np.where(many & (away.max(axis=0) > _TAIL * spread), spread, 0.0)])
+
+
+def _tame(values: FloatArray, tails: FloatArray) -> FloatArray:
+    centre, spread = tails
+    return np.where(spread > 0, np.arcsinh((values - centre) / np.where(spread > 0, spread, 1.0)), values)
