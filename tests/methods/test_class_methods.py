@@ -101,13 +101,22 @@ def test_recombined_rows_take_every_column_from_one_of_two_rows():
         assert set(kinds) == {1, 2}
     assert torch.equal(new, recombine(rows, 200, seed=0))
     assert not torch.equal(new, recombine(rows, 200, seed=1))
+    assert torch.equal(new, recombine(rows, 200, seed=0, groups=[2, 5, 9]))
+
+
+def test_columns_of_one_group_are_recombined_as_one():
+    levels = torch.eye(3, dtype=torch.float64)[torch.arange(12) % 3][None]
+    rows = torch.cat([torch.arange(12.0, dtype=torch.float64)[None, :, None], levels], dim=-1)
+    new = recombine(rows, 200, seed=0, groups=[0, 1, 1, 1])
+    assert bool((new[..., 1:].sum(dim=-1) == 1).all())
+    assert not torch.equal(new[0, :, 0] % 3, new[0, :, 1:].argmax(dim=-1).double())
 
 
 def test_the_kl_counts_recombined_rows_and_the_labels_do_not():
     data = _data()
     guide = fit_class_guide(as_kernel_function(mlp(1)), data.rows, data.labels, 3)
     options = replace(_options(lambda columns: MLP(columns, (8, 4))), seed=7)
-    plain, more = (fit_gdkl_classes(data, guide, options, recombined=flag).history[0] for flag in (False, True))
+    plain, more = (fit_gdkl_classes(data, guide, options, recombined=groups).history[0] for groups in ((), range(3)))
     # The first split differs in nothing but the rows that were added to its held-out half.
     assert more["ell"] == pytest.approx(plain["ell"], rel=1e-9)
     assert more["kl"] != pytest.approx(plain["kl"], rel=1e-3)
@@ -150,4 +159,4 @@ def test_halves_are_not_held_out_in_turn_beside_recombined_rows():
     guide = fit_class_guide(as_kernel_function(mlp()), data.rows, data.labels, 3, dtype=torch.float64)
     options = StudentOptions(Schedule(2), seed=5)
     with pytest.raises(GdklError, match="symmetric"):
-        fit_gdkl_classes(data, guide, options, symmetric=True, recombined=True)
+        fit_gdkl_classes(data, guide, options, symmetric=True, recombined=range(3))

@@ -44,12 +44,13 @@ class Augmentation:
     Attributes:
         crop: Whether images are cropped at random at every step.
         mirror: Whether half of the cropped images are mirrored.
-        recombine: Whether the guide is followed at rows recombined from two training rows, column by column.
+        recombine: The user's column that each column comes from, if the guide is followed at rows recombined from two
+            training rows, column by column.
     """
 
     crop: bool = False
     mirror: bool = False
-    recombine: bool = False
+    recombine: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class TableKind:
         words = isinstance(option, str)
         if option == CROP or (not recombines and not words and bool(option)):
             raise OptionError(f"augment={option!r} is for images: a table has nothing to crop or to mirror.")
-        return Augmentation(recombine=recombines and exact and bool(option))
+        return Augmentation(recombine=tuple(self.input.groups.tolist()) if recombines and exact and option else ())
 
     def network(
         self,

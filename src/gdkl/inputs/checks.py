@@ -184,8 +184,8 @@ def check_targets(estimator: BaseEstimator, y: Any, n_rows: int) -> FloatArray:
         raw = np.asarray(on_cpu(y))
         if np.iscomplexobj(raw):
             raise DataError("Complex data not supported: y must be real numbers.")
-        # What pandas and Python write for a missing number is NaN here.
-        values = np.where(pd.isna(raw), np.nan, raw).astype(np.float64)
+        # pandas' NA cannot become a float by itself.
+        values = (np.where(pd.isna(raw), np.nan, raw) if raw.dtype == object else raw).astype(np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -233,7 +233,7 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray
 def _refuse_missing_labels(values: NDArray[Any]) -> None:
     if values.dtype.kind == "c":
         raise DataError("Complex data not supported: y must hold class labels.")
-    missing = ~np.isfinite(values) if values.dtype.kind == "f" else cast("NDArray[np.bool_]", pd.isna(values))
+    missing = ~np.isfinite(values) if values.dtype.kind == "f" else pd.isna(values)
     if bool(missing.any()):
         index = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1))
         raise DataError(

@@ -21,10 +21,10 @@ MOST_LEVELS = 12
 #: A level, or missing cells, in fewer rows than this have no indicator: the row would be alone with it.
 LEVEL_ROWS = 3
 
-NUMBER, DATE, DURATION, ORDER, LEVELS = "number", "date", "duration", "order", "levels"
+NUMBER, DATE, DURATION, ORDER, CATEGORY = "number", "date", "duration", "ordered category", "category"
 
-_TIMES = dict.fromkeys(("datetime64", "datetime", "date", "period"), DATE)
-_TIMES |= dict.fromkeys(("timedelta64", "timedelta"), DURATION)
+#: What pandas says of cells that are times.
+_DATES, _DURATIONS = ("datetime64", "datetime", "date", "period"), ("timedelta64", "timedelta")
 _DAY = pd.Timedelta(days=1)
 
 
@@ -34,8 +34,8 @@ class ColumnCode:
 
     Attributes:
         name: The user's.
-        kind: ``number``; ``date`` or ``duration``, a number of days; ``order``, the position of an ordered category;
-            ``levels``, one indicator per level, or one column of 1 and −1 for two. Other levels are zero everywhere.
+        kind: ``number``; ``date`` or ``duration``, a number of days; ``ordered category``, the place of a level;
+            ``category``, one indicator per level, or one column of 1 and −1 for two. Other levels are zero everywhere.
         levels: Of a category, as the user wrote them.
         missing: Whether missing cells have an indicator.
         fill: The median, which stands for a missing number.
@@ -49,14 +49,18 @@ class ColumnCode:
     fill: float = 0.0
     left_out: str = ""
 
+    def __post_init__(self) -> None:
+        # JSON has no tuples.
+        object.__setattr__(self, "levels", tuple(self.levels))
+
     @classmethod
-    def fit(cls, name: Any, column: pd.Series[Any]) -> ColumnCode:
+    def fit(cls, name: Any, column: Any) -> ColumnCode:
         """Look at the training cells."""
         name, kind = _plain(name), _kind_of(column)
         if not column.count():
             return cls(name, left_out="only missing cells")
         missing = int(column.isna().sum()) >= LEVEL_ROWS
-        if kind == LEVELS:
+        if kind == CATEGORY:
             try:
                 codes, values = pd.factorize(column)
             except TypeError:
@@ -68,7 +72,7 @@ class ColumnCode:
             return cls(name, kind, [_plain(values[i]) for i in frequent], missing)
         levels = [_plain(level) for level in column.cat.categories] if kind == ORDER else []
         code = cls(name, kind, levels, missing)
-        return replace(code, fill=float(np.nanmedian(code._numbers(column))))
+        return replace(code, fill=float(np.nanmedian(code._read(column))))
 
     @property
     def width(self) -> int:
@@ -76,14 +80,18 @@ class ColumnCode:
         if self.left_out:
             return 0
         count = len(self.levels) + self.missing
-        return 1 + self.missing if self.kind != LEVELS else 1 if count == 2 else count
+        return 1 + self.missing if self.kind != CATEGORY else 1 if count == 2 else count
 
-    def encode(self, column: pd.Series[Any], first_row: int = 0) -> FloatArray:
-        """The cells of some rows as numbers ``(n, width)``."""
-        if self.kind == LEVELS:
-            flags = (self._positions(column)[:, None] == np.arange(len(self.levels) + self.missing)).astype(np.float64)
+    def encode(self, column: Any, first_row: int = 0) -> FloatArray:
+        """The cells of some rows as numbers ``(n, width)``.
+
+        Raises:
+            DataError: If there are infinite numbers, or cells of another type than in ``fit``.
+        """
+        values = self._read(column)
+        if self.kind == CATEGORY:
+            flags = (values[:, None] == np.arange(len(self.levels) + self.missing)).astype(np.float64)
             return flags[:, :1] - flags[:, 1:] if flags.shape[1] == 2 else flags
-        values = self._numbers(column)
         infinite, absent = np.flatnonzero(np.isinf(values)), np.isnan(values)
         if len(infinite):
             raise DataError(
@@ -93,23 +101,14 @@ class ColumnCode:
         filled = np.where(absent, self.fill, values)
         return np.stack([filled, absent], axis=1) if self.missing else filled[:, None]
 
-    def _positions(self, column: pd.Series[Any]) -> NDArray[np.intp]:
-        """Each cell's place among the levels; −1 for others, and for missing cells if they have no indicator."""
-        codes, values = pd.factorize(column)
-        plain = [_plain(value) for value in values]
-        texts, known = ({isinstance(level, str) for level in levels} for levels in (plain, self.levels))
-        if texts and known and not texts & known:
-            was, now = ("text", "numbers") if True in known else ("numbers", "text")
-            raise DataError(f"column {self.name!r} had levels that are {was} in fit, and has {now}: convert it.")
-        places = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(plain, dtype=object))
-        return np.append(places, len(self.levels) if self.missing and self.kind == LEVELS else -1)[codes]
-
-    def _numbers(self, column: Any) -> FloatArray:
-        """One number per cell, NaN where it is missing."""
-        if self.kind == ORDER:
-            places = self._positions(column).astype(np.float64)
-            return np.where(places < 0, np.nan, places)
+    def _read(self, column: Any) -> FloatArray:
+        """One number per cell: its place among the levels, −1 for others; else NaN where it is missing."""
+        numbers = is_numeric_dtype(column.dtype) and bool(column.count())
         try:
+            if self.levels:
+                return self._places(column, numbers)
+            if self.kind != NUMBER and numbers:
+                raise TypeError("it has numbers")
             if self.kind == DATE:
                 column = column.astype(str) if isinstance(column.dtype, pd.PeriodDtype) else column
                 column = (pd.to_datetime(column, utc=True) - pd.Timestamp(0, tz="UTC")) / _DAY
@@ -119,10 +118,21 @@ class ColumnCode:
                 column = pd.to_numeric(column)
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0].rstrip(".")
             raise DataError(
-                f"column {self.name!r} cannot be read as a {self.kind}, which it was in fit: {reason}."
+                f"column {self.name!r} was read as {self.kind} in fit and cannot be now ({reason}): convert it."
             ) from error
+
+    def _places(self, column: Any, numbers: bool) -> FloatArray:
+        texts = {isinstance(level, str) for level in self.levels}
+        if texts == {numbers} and (numbers or isinstance(column.dtype, pd.StringDtype)):
+            raise TypeError(f"it has {'numbers' if numbers else 'text'}")
+        codes, values = pd.factorize(column)
+        plain = pd.Index([_plain(value) for value in values], dtype=object)
+        places = pd.Index(self.levels, dtype=object).get_indexer(plain).astype(np.float64)
+        if self.kind == ORDER:
+            return np.append(np.where(places < 0, np.nan, places), np.nan)[codes]
+        return np.append(places, len(self.levels) if self.missing else -1)[codes]
 
 
 @dataclass(frozen=True)
@@ -187,9 +197,9 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float)) else str(value)
 
 
-def _kind_of(column: pd.Series[Any]) -> str:
+def _kind_of(column: Any) -> str:
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return ORDER if cast(Any, column.dtype).ordered else LEVELS
+        return ORDER if cast(Any, column.dtype).ordered else CATEGORY
     if np.dtype(complex) == column.dtype:
         raise DataError("Complex data not supported: X must be real numbers.")
     if is_numeric_dtype(column.dtype) or (column.dtype == object and holds_numbers(column.dropna())):
@@ -197,5 +207,6 @@ def _kind_of(column: pd.Series[Any]) -> str:
     inferred = infer_dtype(column, skipna=True)
     if inferred == "string" and column.nunique() > MOST_LEVELS:
         # Numbers written as text.
-        return NUMBER if pd.to_numeric(column, errors="coerce").count() == column.count() else LEVELS
-    return _TIMES.get(inferred, LEVELS)
+        numbers: Any = pd.to_numeric(column, errors="coerce")
+        return NUMBER if numbers.count() == column.count() else CATEGORY
+    return DATE if inferred in _DATES else DURATION if inferred in _DURATIONS else CATEGORY

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 
 from gdkl.inputs.checks import FloatArray, as_frame, check_rows
-from gdkl.inputs.encoding import TableEncoder
+from gdkl.inputs.encoding import CATEGORY, TableEncoder
 from gdkl.numerics import DataError, DataWarning, chunk_slices
 
 #: Rows that are read and checked at a time.
@@ -39,12 +39,10 @@ def is_long_table(X: Any) -> bool:
 
 def row_parts(X: Any, size: int = PART_ROWS) -> list[tuple[int, Any]]:
     """A long array or DataFrame in parts, each with the number of its first row; anything else as it is."""
-    X = as_frame(X)
-    long = isinstance(X, (np.ndarray, pd.DataFrame)) and X.ndim == 2 and len(X) > size
-    if not long:
-        return [(0, X)]
-    table = cast(Any, X)
-    pick = table.iloc if isinstance(X, pd.DataFrame) else table
+    table = as_frame(X)
+    if not isinstance(table, (np.ndarray, pd.DataFrame)) or table.ndim != 2 or len(table) <= size:
+        return [(0, table)]
+    pick: Any = table.iloc if isinstance(table, pd.DataFrame) else table
     return [(part.start, pick[part]) for part in chunk_slices(len(table), size)]
 
 
@@ -88,11 +86,11 @@ class ColumnMoments:
 
 @dataclass(frozen=True)
 class TableInput:
-    """Means and standard deviations of the training columns; constant columns are left out.
+    """Means and standard deviations of the training columns, as numbers; constant columns are left out.
 
     Attributes:
         mean: Of the kept columns.
-        std: Of the kept columns.
+        std: Of the kept columns; of a category, one for all its indicators.
         kept: Which columns vary, ``(d,)`` booleans.
         encoder: How a DataFrame becomes these columns; None for an array.
         tails: Median and spread of each column before an asinh that shortens its tails, ``(2, d)``; a spread of zero
@@ -130,9 +128,15 @@ class TableInput:
         moments = ColumnMoments()
         for part in parts:
             moments.add(part)
-        if encoder is not None and names is not None:
-            names = np.asarray(names, dtype=object)[encoder.groups]
-        return replace(cls.from_moments(moments, names), encoder=encoder, tails=tails)
+        if encoder is None:
+            return replace(cls.from_moments(moments, names), tails=tails)
+        columns = [encoder.columns[group] for group in encoder.groups]
+        table = replace(cls.from_moments(moments, [code.name for code in columns]), encoder=encoder, tails=tails)
+        # The indicators of one category together vary as much as one number: measured, twelve levels would weigh twelve
+        # times as much.
+        levels = np.array([code.kind == CATEGORY for code in columns])[table.kept]
+        together = np.sqrt(np.bincount(table.groups, table.std**2)[table.groups])
+        return replace(table, std=np.where(levels, together, table.std))
 
     @classmethod
     def from_moments(cls, moments: ColumnMoments, names: Any = None) -> TableInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -40,7 +41,7 @@ def fit_gdkl_classes(
     start_at_guide: bool = True,
     stratified: bool = True,
     rows_per_step: int | None = None,
-    recombined: bool = False,
+    recombined: Sequence[int] = (),
     symmetric: bool = False,
 ) -> FittedModel:
     """Train one deep kernel per class to match the guide's posterior at held-out rows once their labels are seen.
@@ -59,8 +60,8 @@ def fit_gdkl_classes(
         stratified: Whether both halves of a split have as many rows of each class; if not, splits are random, as
             published.
         rows_per_step: Rows that a split has at most, half of them observed; None for all.
-        recombined: Whether the guide is followed at recombined rows too, see `gdkl.nets.recombine`. Not for regression
-            on ±1.
+        recombined: The group of each column, if the guide is followed at recombined rows too, see
+            `gdkl.nets.recombine`. Not for regression on ±1.
         symmetric: Whether each half is held out in turn, for one pass of the network. Not with recombined rows, nor
             for regression on ±1.
     """
@@ -71,7 +72,7 @@ def fit_gdkl_classes(
     if recombined and not gaussian:
         further = min(_MOST_RECOMBINED, _RECOMBINED_PER_ROW * data.n)
         own = data.rows[: guide.gram.shape[0]]
-        own = torch.cat([own, recombine(own, further, options.seed)], dim=1)
+        own = torch.cat([own, recombine(own, further, options.seed, recombined)], dim=1)
         guide, rows = guide.with_rows(own), own.expand(data.members, -1, -1)
     used = data.n if rows_per_step is None else min(data.n, rows_per_step)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -63,8 +64,10 @@ class RandomCrops:
         return lines.gather(-1, x[:, None, None, :].expand(-1, channels, height, -1)).flatten(1)
 
 
-def recombine(rows: Tensor, count: int, seed: int) -> Tensor:
+def recombine(rows: Tensor, count: int, seed: int, groups: Sequence[int] | None = None) -> Tensor:
     """New rows near the given ones: each takes every column from one of two random rows, by a fair coin per column.
+
+    Columns with the same number in ``groups`` come from one row: indicators of one category say one level.
 
     From ``(members, n, d)`` to ``(members, count, d)``; drawn on the CPU, the same on every device. A column keeps the
     values that it has, categories among them. The guide's marginals at such rows need no labels, and a student trained
@@ -76,8 +79,9 @@ def recombine(rows: Tensor, count: int, seed: int) -> Tensor:
         torch.Size([1, 7, 3])
     """
     members, n, columns = rows.shape
+    kinds, group = torch.unique(torch.as_tensor(range(columns) if groups is None else groups), return_inverse=True)
     generator = torch.Generator().manual_seed(seed)
     parents = torch.randint(n, (2, members, count), generator=generator).to(rows.device)
-    coin = torch.rand(members, count, columns, generator=generator, dtype=torch.float32) < 0.5
+    coin = torch.rand(members, count, len(kinds), generator=generator, dtype=torch.float32)[..., group] < 0.5
     first, second = (torch.take_along_dim(rows, index.unsqueeze(-1), dim=1) for index in parents)
     return torch.where(coin.to(rows.device), first, second)
