@@ -71,9 +71,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         check_row_count(len(rows))
         parts = row_parts(rows) if long else []
         checked = (check_rows(self, part, reset=first == 0, first_row=first) for first, part in parts)
-        # Names are known once the first part was checked.
-        first, *others = checked if long else (rows,)
-        table = TableInput.fit([first, *others], vars(self).get("feature_names_in_"), encoder)
+        table = TableInput.fit(checked if long else (rows,), encoder)
         self.kind_, self.target_ = TableKind(table), TargetScaler.fit(targets)
         scaled = self.target_.scaled(targets)
         return ArraySource(self.kind_, rows, scaled, len(scaled))
