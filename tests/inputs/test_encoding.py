@@ -109,7 +109,7 @@ def test_groups_and_names_lead_back_to_the_columns():
     rows = encoder.encode(frame)
     assert len(encoder.groups) == rows.shape[1]
     assert np.isfinite(rows).all()
-    table = TableInput.fit([rows], None, encoder)
+    table = TableInput.fit([rows], encoder)
     assert table.names == list(frame.columns)
     widths = dict(zip(*np.unique(table.groups, return_counts=True), strict=True))
     assert widths == {0: 2, 1: 3, 2: 1, 3: 3, 4: 2, 5: 1, 6: 1, 7: 1, 10: 4}
@@ -121,7 +121,7 @@ def test_groups_and_names_lead_back_to_the_columns():
 def test_each_category_varies_as_much_as_a_number():
     frame, _ = mixed()
     encoder = fitted(frame)
-    table = TableInput.fit([encoder.encode(frame)], None, encoder)
+    table = TableInput.fit([encoder.encode(frame)], encoder)
     variances = table.rows(encoder.encode(frame)).var(axis=0)
     sums = np.bincount(table.groups, variances)
     np.testing.assert_allclose(sums[[1, 2, 3, 5, 6, 7, 10]], 1)

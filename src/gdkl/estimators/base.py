@@ -141,10 +141,10 @@ class EstimatorBase(BaseEstimator, ABC):
         """Fit to data.
 
         Args:
-            X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), DataFrame, tensor
-                or nested list of finite numbers. Classifiers: or images ``(n, channels, height, width)``; integers are
-                divided by 255. GDKL and DKL: or a torch Dataset, DataLoader or list of batches that yields pairs of
-                rows and targets, and then no ``y``.
+            X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), tensor or nested
+                list of finite numbers, or any DataFrame: categories, dates and missing cells are encoded. Classifiers:
+                or images ``(n, channels, height, width)``; integers are divided by 255. GDKL and DKL: or a torch
+                Dataset, DataLoader or list of batches that yields pairs of rows and targets, and then no ``y``.
             y: Targets ``(n,)`` or ``(n, n_outputs)`` of a regressor; several outputs are modelled independently. Labels
                 ``(n,)`` of a classifier: numbers, strings or booleans.
             **unsupported: Nothing: ``sample_weight`` is refused with a clear error.

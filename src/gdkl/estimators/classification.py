@@ -109,7 +109,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             encoder = TableEncoder.fit(X)
             rows = check_rows(self, X, reset=True, encoder=encoder)
             check_row_count(len(rows))
-            self.kind_ = TableKind(TableInput.fit([rows], vars(self).get("feature_names_in_"), encoder))
+            self.kind_ = TableKind(TableInput.fit([rows], encoder))
         self.kind_.check_views(self.views)
         self.classes_, labels = check_labels(self, y, len(rows))
         self.sampling_seed_ = seed

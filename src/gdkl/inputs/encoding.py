@@ -23,8 +23,12 @@ LEVEL_ROWS = 3
 
 NUMBER, DATE, DURATION, ORDER, CATEGORY = "number", "date", "duration", "ordered category", "category"
 
-#: What pandas says of cells that are times.
-_DATES, _DURATIONS = ("datetime64", "datetime", "date", "period"), ("timedelta64", "timedelta")
+#: What pandas infers of cells that are neither text nor plain numbers.
+_KINDS: dict[str, str] = {
+    "boolean": NUMBER,
+    **dict.fromkeys(("datetime64", "datetime", "date", "period"), DATE),
+    **dict.fromkeys(("timedelta64", "timedelta"), DURATION),
+}
 _DAY = pd.Timedelta(days=1)
 
 
@@ -63,7 +67,7 @@ class ColumnCode:
         if kind == CATEGORY:
             try:
                 codes, values = pd.factorize(column)
-            except TypeError:
+            except (TypeError, NotImplementedError):
                 return cls(name, left_out="neither numbers nor text")
             counts = np.bincount(codes[codes >= 0])
             frequent = [i for i in np.argsort(-counts, kind="stable")[:MOST_LEVELS] if counts[i] >= LEVEL_ROWS]
@@ -117,7 +121,7 @@ class ColumnCode:
             elif not is_numeric_dtype(column.dtype):
                 column = pd.to_numeric(column)
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, NotImplementedError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             raise DataError(
                 f"column {self.name!r} was read as {self.kind} in fit and cannot be now ({reason}): convert it."
@@ -209,4 +213,4 @@ def _kind_of(column: Any) -> str:
         # Numbers written as text.
         numbers: Any = pd.to_numeric(column, errors="coerce")
         return NUMBER if numbers.count() == column.count() else CATEGORY
-    return DATE if inferred in _DATES else DURATION if inferred in _DURATIONS else CATEGORY
+    return _KINDS.get(inferred, CATEGORY)

@@ -106,18 +106,12 @@ class TableInput:
 
     @classmethod
     def fit(
-        cls,
-        parts: Iterable[FloatArray],
-        names: Any = None,
-        encoder: TableEncoder | None = None,
-        *,
-        tame_tails: bool = False,
+        cls, parts: Iterable[FloatArray], encoder: TableEncoder | None = None, *, tame_tails: bool = False
     ) -> TableInput:
         """Learn the scales from parts of the rows.
 
         Args:
             parts: Rows ``(k, d)`` of each part, encoded.
-            names: Column names for the warning, if there are any.
             encoder: What encoded them.
             tame_tails: Whether columns with extreme values are transformed by an asinh; copies all rows.
         """
@@ -129,11 +123,11 @@ class TableInput:
         for part in parts:
             moments.add(part)
         if encoder is None:
-            return replace(cls.from_moments(moments, names), tails=tails)
+            return replace(cls.from_moments(moments), tails=tails)
         columns = [encoder.columns[group] for group in encoder.groups]
         table = replace(cls.from_moments(moments, [code.name for code in columns]), encoder=encoder, tails=tails)
-        # The indicators of one category together vary as much as one number: measured, twelve levels would weigh twelve
-        # times as much.
+        # The indicators of one category together vary as much as one number; else twelve levels would weigh as much as
+        # twelve numbers (docs/results/negative.md).
         levels = np.array([code.kind == CATEGORY for code in columns])[table.kept]
         together = np.sqrt(np.bincount(table.groups, table.std**2)[table.groups])
         return replace(table, std=np.where(levels, together, table.std))
