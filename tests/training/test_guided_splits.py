@@ -17,7 +17,6 @@ from gdkl.numerics import NotPositiveDefiniteError
 from gdkl.training import (
     Callback,
     Checkpoint,
-    DelayedRows,
     GuidedSplits,
     Schedule,
     SplitSampler,
@@ -72,14 +71,10 @@ def test_a_pool_of_splits_is_kept_in_one_block():
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("start", [3, 5, 7, 12])
 @pytest.mark.parametrize("pool", [None, 5])
-def test_a_resumed_run_sees_the_splits_of_the_unbroken_one(start, pool, delayed):
-    late = DelayedRows(6, torch.arange(12), lambda student: student.noise()) if delayed else None
-    whole, rest = (
-        GuidedSplits(_guide(_data()), SplitSampler(16, 1, seed=0), pool=pool, delayed=late) for _ in range(2)
-    )
+def test_a_resumed_run_sees_the_splits_of_the_unbroken_one(start, pool):
+    whole, rest = (GuidedSplits(_guide(_data()), SplitSampler(16, 1, seed=0), pool=pool) for _ in range(2))
     unbroken = [whole(step) for step in range(20)]
     for step in range(start, 20):
         found = rest(step)
@@ -87,14 +82,16 @@ def test_a_resumed_run_sees_the_splits_of_the_unbroken_one(start, pool, delayed)
         assert torch.equal(unbroken[step].p.mean, found.p.mean)
 
 
-@pytest.mark.usefixtures("threads")
-def test_delayed_rows_are_in_no_split_before_their_step():
-    early = torch.arange(0, 16, 2)
-    late = DelayedRows(70, early, lambda student: student.noise())
-    splits = GuidedSplits(_guide(_data()), SplitSampler(16, 1, seed=0), delayed=late)
-    rows = [torch.cat(splits(step).split, dim=-1).sort().values[0].tolist() for step in range(80)]
-    assert all(one == early.tolist() for one in rows[:70])
-    assert all(one == list(range(16)) for one in rows[70:])
+def test_splits_are_of_each_members_own_rows_with_further_rows_behind():
+    rows = torch.tensor([[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]])
+    sampler = SplitSampler(5, 2, seed=0, rows=rows, further=range(10, 14), further_each=3)
+    observed, held_out = sampler.draw(20)
+    assert observed.shape == (20, 2, 2)
+    assert held_out.shape == (20, 2, 6)
+    for member in range(2):
+        labelled = torch.cat([observed[:, member], held_out[:, member, :3]], dim=-1).sort(dim=-1).values
+        assert (labelled == rows[member]).all()
+        assert set(held_out[:, member, 3:].flatten().tolist()) == {10, 11, 12, 13}
 
 
 def test_prefetched_marginals_are_those_of_the_callers_thread():
@@ -147,38 +144,18 @@ class KillAt(Callback):
 
 
 @pytest.mark.parametrize("killed_at", [3, 15])
-def test_a_fit_with_delayed_rows_resumes_before_and_after_they_joined(killed_at, tmp_path):
-    data, calls = _data(n=20), []
-    guide = _guide(data)
+def test_a_fit_to_some_of_the_rows_resumes(killed_at, tmp_path):
+    data = _data(n=20)
+    guide, used = _guide(data), torch.arange(15)[None]
 
     def fit(checkpoint=None, callbacks=()):
-        def measure(student):
-            calls.append(student.training)
-            return student.noise()
-
-        delayed = DelayedRows(10, torch.arange(15), measure)
         options = StudentOptions(Schedule(20), split_pool=4, checkpoint=checkpoint, callbacks=callbacks)
-        return fit_gdkl(data, guide, options, delayed=delayed), delayed.measured
+        return fit_gdkl(data, guide, options, mu=1.0, used=used)
 
-    whole, measured = fit()
-    assert calls == [True]
+    whole = fit()
     saved = Checkpoint(tmp_path, every_seconds=0)
     with pytest.raises(KilledError):
         fit(saved.for_run("a"), [KillAt(killed_at)])
-    resumed, again = fit(saved.for_run("a"))
+    resumed = fit(saved.for_run("a"))
     assert resumed.history[0]["step"] == killed_at + 1
     torch.testing.assert_close(resumed.marginals(data.rows), whole.marginals(data.rows), rtol=1e-10, atol=1e-10)
-    assert torch.equal(measured, again)
-    assert len(calls) == 2
-
-
-def test_training_that_stops_before_rows_join_has_measured_nothing():
-    data = _data(n=20)
-    delayed = DelayedRows(10, torch.arange(15), lambda student: student.noise())
-
-    class Stop(Callback):
-        def on_step(self, report):
-            return report.step == 2
-
-    fit_gdkl(data, _guide(data), StudentOptions(Schedule(20), callbacks=[Stop()]), delayed=delayed)
-    assert delayed.measured is None
