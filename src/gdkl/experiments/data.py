@@ -17,6 +17,9 @@ from gdkl.numerics import OptionError
 #: Which training rows are held out for validation: one draw for all cells.
 _VALIDATION_SEED = 0
 
+#: Methods that take a table with text and missing cells as it is; the others are given numbers.
+AS_GIVEN = ("catboost",)
+
 #: Rows of a mixed table that are scored at most.
 TEST_ROWS = 2000
 
@@ -41,7 +44,7 @@ def table(cell: Cell, data_dir: Path | None, validation: int) -> Part:
 
 
 def mixed_table(cell: Cell, data_dir: Path | None, validation: int) -> Part:
-    """Some rows of a table that may have text and missing cells, at most four fifths; at most 2000 others are scored."""
+    """Some rows of a table that may have text and missing cells, at most four fifths; up to 2000 others are scored."""
     if not isinstance(cell.size, int) or cell.size < 2:
         raise OptionError(f"size={cell.size!r} must be a number of training rows of at least 2.")
     X, y, *_ = datasets.load(cell.dataset, data_dir)
@@ -50,14 +53,13 @@ def mixed_table(cell: Cell, data_dir: Path | None, validation: int) -> Part:
     train, test, _ = np.split(order, np.cumsum([min(cell.size, int(0.8 * len(y))), TEST_ROWS]))
     train, test = _held_out(train, test, validation)
     rows = getattr(X, "iloc", X)
-    X_train, X_test = (rows[train], rows[test]) if cell.method == "catboost" else as_given(rows[train], rows[test])
+    found = (rows[train], rows[test])
+    X_train, X_test = found if isinstance(X, np.ndarray) or cell.method in AS_GIVEN else encoded(*found)
     return Part(X_train, y[train], X_test, y[test])
 
 
-def as_given(X: Any, X_test: Any) -> tuple[Any, Any]:
+def encoded(X: Any, X_test: Any) -> tuple[Any, Any]:
     """Tables as numbers: one column per category, and the median with an indicator where a number is missing."""
-    if isinstance(X, np.ndarray):
-        return X, X_test
     from sklearn.compose import make_column_selector, make_column_transformer  # noqa: PLC0415
     from sklearn.impute import SimpleImputer  # noqa: PLC0415
     from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415

@@ -1,15 +1,16 @@
 """Models of other libraries that ours are measured beside, each with the same budget for choosing its settings.
 
-A peer has four candidate settings, the first as the model comes. Each is fitted to four fifths of the training rows; the
-one with the best log-likelihood of the other fifth is fitted to all. Targets of regression are standardised.
+A peer has four candidate settings, the first as the model comes. Each is fitted to four fifths of the training rows;
+the one with the best log-likelihood of the other fifth is fitted to all. Targets of regression are standardised.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -33,17 +34,9 @@ _SMALLEST_STD, _SMALLEST_PROB = 1e-3, float(np.finfo(np.float64).eps)
 _LEVELS, _NORMAL = (0.05, 0.25, 0.5, 0.75, 0.95), np.array([-1.644854, -0.674490, 0.0, 0.674490, 1.644854])
 
 
-class Peer(NamedTuple):
-    """A model of another library.
-
-    Attributes:
-        fit: Takes rows, targets, a seed and settings. A regressor returns a function from rows to means and standard
-            deviations; a classifier returns a scikit-learn classifier.
-        candidates: Settings, the first as the model comes.
-    """
-
-    fit: Callable[..., Any]
-    candidates: Sequence[Mapping[str, Any]]
+#: A function of rows, targets, a seed and settings; and the candidate settings. That of a regressor returns a function
+#: from rows to means and standard deviations, that of a classifier a scikit-learn classifier.
+Peer: TypeAlias = tuple[Callable[..., Any], Sequence[Mapping[str, Any]]]
 
 
 def _botorch(X: Any, y: Any, seed: int | None, kernel: str = "rbf", noise: str = "lognormal") -> Any:
@@ -91,27 +84,24 @@ def _logistic(X: Any, y: Any, seed: int | None, **settings: Any) -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, **settings)).fit(X, y)
 
 
-def _text_columns(X: Any) -> list[str]:
-    return [str(name) for name in pd.DataFrame(X).select_dtypes(exclude=["number", "bool"]).columns]
-
-
-def _catboost_rows(X: Any) -> Any:
-    frame, text = pd.DataFrame(X).rename(columns=str), _text_columns(X)
+def _text_filled(text: list[str], X: Any) -> Any:
+    frame = pd.DataFrame(X).copy()
     frame[text] = frame[text].astype(object).fillna("missing")
     return frame
 
 
 def _catboost_model(name: str, X: Any, y: Any, seed: int | None, **settings: Any) -> Any:
     """CatBoost with the text columns as its own categories, on as many threads as torch has."""
+    text = list(pd.DataFrame(X).select_dtypes(exclude=["number", "bool"]).columns)
     model = getattr(import_module("catboost"), name)(
-        cat_features=_text_columns(X),
+        cat_features=text,
         random_seed=seed,
         thread_count=torch.get_num_threads(),
         verbose=False,
         allow_writing_files=False,
         **settings,
     )
-    return make_pipeline(FunctionTransformer(_catboost_rows), model).fit(X, y)
+    return make_pipeline(FunctionTransformer(partial(_text_filled, text)), model).fit(X, y)
 
 
 def _catboost(X: Any, y: Any, seed: int | None, **settings: Any) -> Any:
@@ -122,10 +112,6 @@ def _catboost(X: Any, y: Any, seed: int | None, **settings: Any) -> Any:
         return mean, np.sqrt(variance)
 
     return predict
-
-
-def _catboost_classes(X: Any, y: Any, seed: int | None, **settings: Any) -> Any:
-    return _catboost_model("CatBoostClassifier", X, y, seed, **settings)
 
 
 def _ngboost(X: Any, y: Any, seed: int | None, **settings: Any) -> Any:
@@ -165,24 +151,24 @@ _HISTOGRAMS = ({}, {"max_iter": 30}, {"max_leaf_nodes": 8}, {"max_iter": 30, "ma
 
 #: Peers of regression and of classification, with their candidate settings.
 REGRESSORS: Mapping[str, Peer] = {
-    "botorch": Peer(_botorch, _NOISES),
-    "gpr": Peer(_gpr, _KERNELS),
-    "catboost": Peer(_catboost, _TREES),
-    "ngboost": Peer(_ngboost, _STAGES),
-    "boosting": Peer(_boosting, _HISTOGRAMS),
+    "botorch": (_botorch, _NOISES),
+    "gpr": (_gpr, _KERNELS),
+    "catboost": (_catboost, _TREES),
+    "ngboost": (_ngboost, _STAGES),
+    "boosting": (_boosting, _HISTOGRAMS),
 }
 CLASSIFIERS: Mapping[str, Peer] = {
-    "logistic": Peer(_logistic, ({}, {"C": 0.1}, {"C": 0.01}, {"C": 10.0})),
-    "gpc": Peer(_gpc, _KERNELS),
-    "catboost": Peer(_catboost_classes, _TREES),
-    "boosting": Peer(_boosting_classes, _HISTOGRAMS),
+    "logistic": (_logistic, ({}, {"C": 0.1}, {"C": 0.01}, {"C": 10.0})),
+    "gpc": (_gpc, _KERNELS),
+    "catboost": (partial(_catboost_model, "CatBoostClassifier"), _TREES),
+    "boosting": (_boosting_classes, _HISTOGRAMS),
 }
 
 
 class PeerRegressor(BaseEstimator):
     """A regressor of another library; ``tuned`` says whether its settings are chosen, or as it comes."""
 
-    peers = REGRESSORS
+    peers: Mapping[str, Peer] = REGRESSORS
 
     def __init__(self, peer: str = "gpr", tuned: bool = True, random_state: int | None = None):
         self.peer = peer

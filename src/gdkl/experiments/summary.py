@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gdkl.experiments.results import Line, grouped
 from gdkl.experiments.spec import Column, Spec
@@ -17,121 +15,89 @@ from gdkl.numerics import write_atomically
 if TYPE_CHECKING:
     from rich.table import Table
 
+#: A pandas DataFrame, whose annotations are too wide to compute with.
+Frame: TypeAlias = Any
+
 #: Scores of which more is better.
 _GROWING = ("log_likelihood", "scaled_log_likelihood", "accuracy")
 
-#: Columns by which methods are compared: a log-likelihood, and a score that outliers do not rule.
+#: Columns by which methods are compared: a log-likelihood, and a score that no single row decides.
 _COMPARED = 2
 
 
-def split_scores(lines: Sequence[Line], column: Column) -> dict[str, dict[tuple[str, Any], float]]:
-    """Scores by method, then by dataset and split."""
-    found: dict[str, dict[tuple[str, Any], float]] = {}
-    for line in lines:
-        score = column.factor * line["scores"][column.part][column.score]
-        found.setdefault(line["method"], {})[line["dataset"], line["split"]] = score
-    return found
+def split_scores(lines: Sequence[Line], column: Column) -> Frame:
+    """A row per dataset and split, a column per method."""
+    import pandas as pd  # noqa: PLC0415  (help does not need it)
+
+    keys = [(line["dataset"], line["split"], line["method"]) for line in lines]
+    values = [column.factor * line["scores"][column.part][column.score] for line in lines]
+    return pd.Series(values, pd.MultiIndex.from_tuples(keys), dtype=float).unstack(sort=False)
 
 
-def by_table(scores: Mapping[tuple[str, Any], float]) -> dict[str, float]:
-    """Mean over splits for each dataset.
-
-    Example:
-        >>> by_table({("a", 0): 1.0, ("a", 1): 3.0, ("b", 0): 5.0})
-        {'a': 2.0, 'b': 5.0}
-    """
-    tables = dict.fromkeys(dataset for dataset, _ in scores)
-    return {name: float(np.mean([score for (own, _), score in scores.items() if own == name])) for name in tables}
-
-
-def gains(own: Mapping[tuple[str, Any], float], other: Mapping[tuple[str, Any], float]) -> dict[str, float]:
-    """Differences to another method for each dataset, over the splits that both have.
-
-    Example:
-        >>> gains({("a", 0): 1.0, ("a", 1): 9.0}, {("a", 0): 3.0})
-        {'a': -2.0}
-    """
-    return by_table({key: score - other[key] for key, score in own.items() if key in other})
-
-
-def direction(column: Column) -> float:
-    """1 where more is better, −1 where less is."""
-    return math.copysign(1.0, column.factor) * (1.0 if column.score in _GROWING else -1.0)
+def gains(scores: Frame, other: str, column: Column) -> Frame:
+    """By how much each method is better than another: a row per dataset, over the splits that both have."""
+    sign = math.copysign(1.0, column.factor) * (1.0 if column.score in _GROWING else -1.0)
+    return sign * scores.sub(scores.get(other, math.nan), axis=0).groupby(level=0, sort=False).mean()
 
 
 def summary_tables(spec: Spec, lines: Sequence[Line]) -> list[Table]:
-    """For each size: means over tables and differences to the compared method; and how many tables each has won."""
+    """Two for each size: means over datasets, with gains on the compared method; and how many datasets each has won."""
+    found: list[Table] = []
+    for own in grouped(lines, lambda line: str(line["size"])):
+        means: dict[str, dict[str, str]] = {}
+        wins: dict[str, dict[str, list[int]]] = {}
+        for index, column in enumerate(spec.columns):
+            scores = split_scores(own, column)
+            over = gains(scores, spec.compared, column)
+            by_table = scores.groupby(level=0).mean()
+            for method in scores:
+                row = means.setdefault(str(method), {"tables": str(by_table[method].count())})
+                row[column.title] = f"{by_table[method].mean():.{column.digits}f}"
+                if index < _COMPARED:
+                    known = over[method].count() and method != spec.compared
+                    gain = Published(over[method].mean(), over[method].sem()) if known else None
+                    row[f"gain in {column.title}"] = cell(gain, column.digits)
+                    for other, won in (gains(scores, str(method), column) < 0).sum().items():
+                        wins.setdefault(str(method), {}).setdefault(str(other), []).append(int(won))
+        for method, row in means.items():
+            for name in ("fit", "predict"):
+                seconds = [line["seconds"][name] for line in own if line["method"] == method]
+                row[f"s {name}"] = f"{sum(seconds) / len(seconds):.2f}"
+        shown = {
+            method: {other: " / ".join(map(str, won)) if other != method else "" for other, won in row.items()}
+            for method, row in wins.items()
+        }
+        about = f"{spec.name}, n = {own[0]['size']}"
+        scored = " / ".join(column.title for column in spec.columns[:_COMPARED])
+        found.append(_table(f"{about}: means over tables; gains on {spec.compared} ± standard error, by table", means))
+        found.append(_table(f"{about}: tables on which the row is better than the column, {scored}", shown))
+    return found
+
+
+def _table(title: str, rows: Mapping[str, Mapping[str, str]]) -> Table:
     from rich.table import Table  # noqa: PLC0415  (help does not need it)
 
-    shown: list[Table] = []
-    for members in grouped(lines, lambda line: str(line["size"])):
-        scores = [split_scores(members, column) for column in spec.columns]
-        compared = list(zip(spec.columns, scores, strict=True))[:_COMPARED]
-        methods = list(scores[0])
-        means = Table(title=f"{spec.name}, n = {members[0]['size']}: means over tables, differences ± standard error")
-        titles = [column.title for column in spec.columns] + ["s fit", "s predict"]
-        titles += [f"{column.title} − {spec.compared}'s" for column, _ in compared]
-        for title in ("method", "tables", *titles):
-            means.add_column(title, justify="left" if title == "method" else "right")
-        wins = Table(
-            title=f"tables won in {' / '.join(column.title for column, _ in compared)} against", show_lines=False
-        )
-        for title in ("method", *methods):
-            wins.add_column(title, justify="left" if title == "method" else "right")
-        for method in methods:
-            row = [
-                cell(_mean(by_table(own[method])), column.digits)
-                for column, own in zip(spec.columns, scores, strict=True)
-            ]
-            for name in ("fit", "predict"):
-                row.append(f"{np.mean([line['seconds'][name] for line in members if line['method'] == method]):.2f}")
-            for column, own in compared:
-                differences = gains(own[method], own.get(spec.compared, {}))
-                row.append(cell(_mean(differences, error=True) if method != spec.compared else None, column.digits))
-            means.add_row(method, str(len(by_table(scores[0][method]))), *row)
-            wins.add_row(
-                method,
-                *(
-                    ""
-                    if other == method
-                    else " / ".join(
-                        str(sum(direction(column) * gain > 0 for gain in gains(own[method], own[other]).values()))
-                        for column, own in compared
-                    )
-                    for other in methods
-                ),
-            )
-        shown += [means, wins]
+    shown = Table("method", title=title)
+    for name in next(iter(rows.values())):
+        shown.add_column(name, justify="right")
+    for method, row in rows.items():
+        shown.add_row(method, *row.values())
     return shown
 
 
-def _mean(values: Mapping[str, float], error: bool = False) -> Published | None:
-    found = np.array(list(values.values()))
-    if not len(found):
-        return None
-    return Published(
-        float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found))) if error and len(found) > 1 else math.nan
-    )
-
-
 def write_pictures(spec: Spec, lines: Sequence[Line], folder: Path) -> list[Path]:
-    """For each size, differences of all methods to the reference table by table, where it was run."""
+    """One for each size in which the reference was run: gains of all other methods on it, dataset by dataset."""
     from gdkl.plots import difference_figure  # noqa: PLC0415  (slow to import)
 
     paths: list[Path] = []
-    for members in grouped(lines, lambda line: str(line["size"])):
+    for own in grouped(lines, lambda line: str(line["size"])):
         panels: dict[str, dict[str, dict[str, float]]] = {}
         for column in spec.columns[:_COMPARED]:
-            scores = split_scores(members, column)
-            other = scores.pop(spec.reference, {})
-            sign = direction(column)
-            panels[column.title] = {
-                method: {name: sign * gain for name, gain in gains(own, other).items()}
-                for method, own in scores.items()
-            }
-        if any(found for panel in panels.values() for found in panel.values()):
-            path = folder / f"{spec.name}-{members[0]['size']}.png"
-            figure = difference_figure(panels, spec.reference)
-            write_atomically(path, lambda file, figure=figure: figure.savefig(file, format="png"))
-            paths.append(path)
+            found = gains(split_scores(own, column), spec.reference, column).drop(
+                columns=spec.reference, errors="ignore"
+            )
+            panels[column.title] = {str(method): dict(found[method].dropna()) for method in found}
+        if any(any(panel.values()) for panel in panels.values()):
+            paths.append(folder / f"{spec.name}-{own[0]['size']}.png")
+            write_atomically(paths[-1], difference_figure(panels, spec.reference).savefig)
     return paths
