@@ -161,8 +161,7 @@ LARGE = Spec(
     first_seed=3,
 )
 
-_ALL_SPECS = (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES)
-SPECS: Mapping[str, Spec] = {spec.name: spec for spec in _ALL_SPECS}
+SPECS: Mapping[str, Spec] = {one.name: one for one in (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES)}
 
 
 def spec_named(name: str) -> Spec:
