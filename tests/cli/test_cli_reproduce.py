@@ -63,7 +63,7 @@ def test_a_benchmark_has_a_summary_and_a_picture_and_goes_on_where_a_method_fail
     done = _run(tmp_path, *words, experiment="tables")
     assert done.exit_code == 0, done.output
     assert done.stderr.count("not run: ngboost is not installed: pip install 'gdkl[benchmark]'.") == 4
-    assert "tables, n = 20: means over tables" in done.stdout
+    assert "tables, n = 20: means and median over tables" in done.stdout
     assert str(tmp_path / "tables-20.png") in done.stdout
     assert (tmp_path / "tables-20.png").is_file()
     lines = [json.loads(row) for row in (tmp_path / "tables.jsonl").read_text().splitlines()]

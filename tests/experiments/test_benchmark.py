@@ -306,7 +306,7 @@ class TestSummary:
     def test_means_and_wins(self):
         means, wins = (shown(table) for table in summary_tables(TABLES, made_lines()))
         # Means over tables of means over splits: (−1.1 − 2.0 + 2.5) / 3 and (−1.5 − 1.85 − 0.3) / 3.
-        assert [row[:3] for row in means] == [["gdkl", "3", "-0.200"], ["botorch", "3", "-1.217"]]
+        assert [row[:4] for row in means] == [["gdkl", "3", "-0.200", "-1.100"], ["botorch", "3", "-1.217", "-1.500"]]
         # By table −0.4, 0.15 and −0.3, the last over the one split that both have.
         assert "-0.183 ± 0.169" in means[1]
         assert "-0.018 ± 0.017" in means[1]

@@ -145,7 +145,7 @@ def _boosting_classes(X: Any, y: Any, seed: int | None, **settings: Any) -> Any:
 
 _NOISES = ({}, {"kernel": "matern"}, {"noise": "gamma"}, {"kernel": "matern", "noise": "gamma"})
 _KERNELS = ({}, {"kernel": "matern2.5"}, {"kernel": "matern1.5"}, {"kernel": "matern0.5"})
-_TREES = ({}, {"iterations": 300}, {"iterations": 300, "depth": 4}, {"iterations": 100, "depth": 4})
+_TREES = ({}, {"iterations": 300, "depth": 4}, {"iterations": 100, "depth": 4}, {"iterations": 100, "depth": 2})
 _STAGES = ({}, {"n_estimators": 200}, {"n_estimators": 100}, {"n_estimators": 200, "minibatch_frac": 0.5})
 _HISTOGRAMS = ({}, {"max_iter": 30}, {"max_leaf_nodes": 8}, {"max_iter": 30, "max_leaf_nodes": 8})
 

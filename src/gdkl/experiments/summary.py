@@ -53,6 +53,8 @@ def summary_tables(spec: Spec, lines: Sequence[Line]) -> list[Table]:
             for method in scores:
                 row = means.setdefault(str(method), {"tables": str(by_table[method].count())})
                 row[column.title] = f"{by_table[method].mean():.{column.digits}f}"
+                if index == 0:  # a single table may decide a mean log-likelihood
+                    row[f"median {column.title}"] = f"{by_table[method].median():.{column.digits}f}"
                 if index < _COMPARED:
                     known = over[method].count() and method != spec.compared
                     gain = Published(over[method].mean(), over[method].sem()) if known else None
@@ -69,7 +71,9 @@ def summary_tables(spec: Spec, lines: Sequence[Line]) -> list[Table]:
         }
         about = f"{spec.name}, n = {own[0]['size']}"
         scored = " / ".join(column.title for column in spec.columns[:_COMPARED])
-        found.append(_table(f"{about}: means over tables; gains on {spec.compared} ± standard error, by table", means))
+        found.append(
+            _table(f"{about}: means and median over tables; gains on {spec.compared} ± standard error, by table", means)
+        )
         found.append(_table(f"{about}: tables on which the row is better than the column, {scored}", shown))
     return found
 
