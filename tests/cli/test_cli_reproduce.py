@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,20 @@ def test_own_experiments_compare_by_split(tmp_path):
     assert "90 % coverage" in done.stdout
 
 
+def test_a_benchmark_has_a_summary_and_a_picture_and_goes_on_where_a_method_fails(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ngboost", None)
+    words = ["--datasets", "boston,energy", "--methods", "nngp,botorch,ngboost", "--sizes", "20", "--seeds", "2"]
+    done = _run(tmp_path, *words, experiment="tables")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("not run: ngboost is not installed: pip install 'gdkl[benchmark]'.") == 4
+    assert "tables, n = 20: means and median over tables" in done.stdout
+    assert str(tmp_path / "tables-20.png") in done.stdout
+    assert (tmp_path / "tables-20.png").is_file()
+    lines = [json.loads(row) for row in (tmp_path / "tables.jsonl").read_text().splitlines()]
+    assert [line["method"] for line in lines] == ["nngp", "nngp", "botorch", "botorch"] * 2
+    assert "8 of 12 cells: kept" in _run(tmp_path, *words, experiment="tables").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -80,7 +95,7 @@ def test_a_wrong_option_is_one_line(tmp_path, words, message):
 def test_an_unknown_experiment_lists_the_known():
     done = CliRunner().invoke(app, ["reproduce", "moon"])
     assert done.exit_code == 2
-    assert done.stderr == "gdkl: experiment 'moon' is not known: use uci, fewshot, full, classes, large.\n"
+    assert done.stderr == f"gdkl: experiment 'moon' is not known: use {', '.join(SPECS)}.\n"
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path):

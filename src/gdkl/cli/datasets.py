@@ -54,7 +54,7 @@ def _copy(info: DatasetInfo | ImageInfo, data_dir: Path | None) -> str:
     path = locate(info.name, data_dir)
     if path is not None:
         return escape(str(path))
-    return "to download" if info.origin is Origin.DOWNLOAD else f"none here: provide {info.file}.npz"
+    return "to download" if info.origin is Origin.DOWNLOAD else f"none here: provide {info.file}{info.ending}"
 
 
 @app.command("fetch", epilog="Example:  gdkl datasets fetch boston")
@@ -75,4 +75,4 @@ def fetch_dataset(
         path = fetch(name, force=force)
     loaded = load(name, data_dir if path.parent != cache_dir() else None)
     typer.echo(str(path))
-    say(f"{str(loaded).strip('<>')}, checksum is right.")
+    say(f"{str(loaded).strip('<>')}{', checksum is right' if describe_any(name).digest else ''}.")

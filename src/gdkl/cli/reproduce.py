@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from gdkl.cli.failures import say, show
-from gdkl.experiments import SPECS, Spec, paired_lines, settings_by_method, spec_named, table
+from gdkl.experiments import (
+    SPECS,
+    Spec,
+    paired_lines,
+    settings_by_method,
+    spec_named,
+    summary_tables,
+    table,
+    write_pictures,
+)
 from gdkl.experiments.overrides import parse_value
 from gdkl.experiments.tables import flat
 from gdkl.numerics import OptionError
@@ -86,7 +95,12 @@ def reproduce(
     from gdkl.experiments.runner import run  # noqa: PLC0415  (it imports the estimators, which help does not need)
 
     lines = run(spec, list(cells), output, data_dir=data_dir, device=device, jobs=jobs, say=say)
-    if lines:
+    if lines and spec.reference:
+        for found in summary_tables(spec, lines):
+            show(found)
+        for path in (*write_pictures(spec, lines, output), f"{output / spec.name}.jsonl"):
+            typer.echo(f"Written: {path}")
+    elif lines:
         notes = paired_lines(spec, lines) if spec.compared else []
         show(table(spec, lines), [*notes, f"Results: {output / spec.name}.jsonl"])
 

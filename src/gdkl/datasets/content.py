@@ -15,11 +15,11 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """A table of numbers that unpacks as ``X, y, feature_names, target_name``.
+    """A table that unpacks as ``X, y, feature_names, target_name``.
 
     Attributes:
-        X: Inputs in float64, shape ``(n, d)``.
-        y: Targets in float64, shape ``(n,)``, or ``(n, t)`` where the dataset has several.
+        X: Inputs in float64, shape ``(n, d)``; a pandas DataFrame where some are text or missing.
+        y: Targets in float64, shape ``(n,)``, or ``(n, t)`` where the dataset has several; labels as they are.
         feature_names: One name per column of ``X``.
         target_name: Name of the target; a tuple of names where there are several.
         name: Name of the dataset.

@@ -9,7 +9,7 @@ from pathlib import Path
 from gdkl.datasets import registry
 from gdkl.datasets.files import DATA_VARIABLE, Arrays, check_digest, reason_of, write
 from gdkl.datasets.formats import FORMAT_ERRORS, parse
-from gdkl.datasets.registry import DatasetInfo, ImageInfo, PublicFile
+from gdkl.datasets.registry import DatasetInfo, ImageInfo, MixedInfo, PublicFile
 from gdkl.numerics import DataError, cache_dir
 
 #: Seconds without an answer after which an address counts as out of reach.
@@ -80,6 +80,8 @@ def _fetch(info: DatasetInfo | ImageInfo, file: PublicFile) -> tuple[str, bytes]
 def _ways(info: DatasetInfo | ImageInfo) -> str:
     """How to provide a file by hand."""
     arrays = " (arrays X and y)" if isinstance(info, DatasetInfo) else ""
+    if isinstance(info, MixedInfo):
+        arrays = f" (a CSV file with the target in the column {info.target_names[0]!r})"
     return (
         f"Provide {info.file_names}{arrays} yourself in one of three ways: pass data_dir= (--data-dir) a folder that "
         f"holds it, set {DATA_VARIABLE} to such a folder, or put it into the cache folder {cache_dir()}."

@@ -1,4 +1,4 @@
-"""Datasets as local ``.npz`` files: where they lie, how they are read, checked and written."""
+"""Datasets as local files: where they lie, how they are read, checked and written."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from gdkl.datasets.content import ImageSet, Table, content_digest, image_digest
-from gdkl.datasets.registry import DatasetInfo, ImageInfo
+from gdkl.datasets.registry import DatasetInfo, ImageInfo, MixedInfo
 from gdkl.numerics import CACHE_VARIABLE, DataError, cache_dir, write_atomically
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -43,7 +43,7 @@ def find(info: DatasetInfo | ImageInfo, data_dir: PathLike | None) -> tuple[Path
     for place in (*chosen, None):
         folder = cache_dir() if place is None else Path(place).expanduser()
         for names in ((info.file,), info.parts):
-            paths = tuple(folder / f"{name}.npz" for name in names)
+            paths = tuple(folder / f"{name}{info.ending}" for name in names)
             if all(path.is_file() for path in paths):
                 return paths
     return None
@@ -57,6 +57,8 @@ def read(paths: Sequence[Path], info: DatasetInfo | ImageInfo) -> Table | ImageS
     (n, height, width), or with channels last; or lossless WebP sheets (``webp``, the bytes of all, ``offsets``, where
     each starts, and ``grid``, rows and columns of images per sheet).
     """
+    if isinstance(info, MixedInfo):
+        return _read_csv(paths[0], info)
     parts: list[Arrays] = []
     for path in paths:
         try:
@@ -74,6 +76,20 @@ def read(paths: Sequence[Path], info: DatasetInfo | ImageInfo) -> Table | ImageS
         found = f"{' and '.join(map(str, paths))} does not hold the dataset {info.name!r}: {wrong}"
         raise DataError(f"{found}. Replace the file, or remove it to use another copy.")
     return wrap(X, y, info)
+
+
+def _read_csv(path: Path, info: MixedInfo) -> Table:
+    """A table of numbers and text: ``X`` is a DataFrame; rows without a target are left out."""
+    import pandas as pd  # noqa: PLC0415  (slow to import, and no other dataset needs it)
+
+    [target] = info.target_names
+    try:
+        frame = pd.read_csv(path).dropna(subset=[target], ignore_index=True)
+        y = frame.pop(target).to_numpy(dtype=np.float64 if info.task == "regression" else None)
+    except READ_ERRORS as error:
+        found = f"{path} cannot be read as the dataset {info.name!r} ({reason_of(error)})"
+        raise DataError(f"{found}: replace it by a CSV file with the target in the column {target!r}.") from error
+    return Table(cast(Any, frame), y, tuple(map(str, frame.columns)), target, info.name)
 
 
 def check_digest(X: NDArray[Any], y: NDArray[Any], info: DatasetInfo | ImageInfo) -> str | None:

@@ -27,11 +27,12 @@ def load(  # pyright: ignore[reportOverlappingOverload]
 @overload
 def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None) -> Table: ...
 def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None) -> Table | ImageSet:
-    """Load a dataset by name: a table of numbers, or a set of labelled images.
+    """Load a dataset by name: a table, or a set of labelled images.
 
     A dataset that is not embedded is looked for as ``<name>.npz`` (or in parts) in ``data_dir``, in the folder that the
     environment variable ``GDKL_DATA`` names, and in the cache (``GDKL_CACHE`` moves it). If it is in none of them, it
-    is downloaded into the cache. The content is checked against a recorded SHA-256.
+    is downloaded into the cache. The content is checked against a recorded SHA-256. Tables of numbers and text, whose
+    ``X`` is a DataFrame, are local files ``tables/<name>.csv.gz`` without a recorded SHA-256.
 
     Args:
         name: One of `names` or of `image_names`.

@@ -78,10 +78,15 @@ class Info:
         return Origin.FILE if self.download is None else Origin.DOWNLOAD
 
     @property
+    def ending(self) -> str:
+        """Of local files."""
+        return ".npz"
+
+    @property
     def file_names(self) -> str:
         """The local files that would do, in words."""
-        parts = " and ".join(f"{name}.npz" for name in self.parts)
-        return parts if self.parts == (self.file,) else f"{self.file}.npz, or {parts}"
+        parts = " and ".join(f"{name}{self.ending}" for name in self.parts)
+        return parts if self.parts == (self.file,) else f"{self.file}{self.ending}, or {parts}"
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,34 @@ class DatasetInfo(Info):
     def columns(self) -> int:
         """Number of features."""
         return len(self.feature_names)
+
+
+@dataclass(frozen=True)
+class MixedInfo(DatasetInfo):
+    """What is known of a table of numbers and text, a local CSV file whose content has no recorded digest.
+
+    Attributes:
+        count: Number of features; their names are those of the file.
+        task: "regression" or "classification".
+    """
+
+    count: int
+    task: str
+
+    @property
+    def origin(self) -> Origin:
+        """From a local file alone."""
+        return Origin.FILE
+
+    @property
+    def ending(self) -> str:
+        """Of local files."""
+        return ".csv.gz"
+
+    @property
+    def columns(self) -> int:
+        """Number of features."""
+        return self.count
 
 
 @dataclass(frozen=True)
@@ -180,7 +213,15 @@ def entries() -> Mapping[str, DatasetInfo | ImageInfo]:
 
 def parse_registry(raw: Mapping[str, Mapping[str, Any]]) -> dict[str, DatasetInfo | ImageInfo]:
     """Turn the plain tables of a registry file into entries; ``like = "other"`` inherits what is not stated."""
-    return {name: _entry(name, _inherit(raw, table)) for name, table in raw.items()}
+    mixed = {name: _mixed(name, *facts) for name, facts in raw.get("mixed", {}).items()}
+    named = {name: _entry(name, _inherit(raw, table)) for name, table in raw.items() if name != "mixed"}
+    return named | mixed
+
+
+def _mixed(name: str, rows: int, count: int, target: str, task: str, package: str) -> MixedInfo:
+    source, file = f"the Python package {package}", f"tables/{name}"
+    common = (name, rows, source, "that of the package", source, "", "", file, (file,), None)
+    return MixedInfo(*common, (), (target,), (target,), count, task)
 
 
 def _inherit(raw: Mapping[str, Mapping[str, Any]], table: Mapping[str, Any]) -> dict[str, Any]:

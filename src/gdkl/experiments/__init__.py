@@ -5,6 +5,7 @@ from gdkl.experiments.overrides import settings_by_method
 from gdkl.experiments.results import Results
 from gdkl.experiments.spec import Cell, Column, Method, PaperTable, Spec
 from gdkl.experiments.specs import SPECS, spec_named
+from gdkl.experiments.summary import summary_tables, write_pictures
 from gdkl.experiments.tables import Published, paired_lines, published, table
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "published",
     "settings_by_method",
     "spec_named",
+    "summary_tables",
     "table",
+    "write_pictures",
     "write_subset",
 ]

@@ -118,7 +118,7 @@ def versions(device: str) -> dict[str, str]:
     place = resolve_device(device)
     name = torch.cuda.get_device_name(place) if place.type == "cuda" else platform.machine()
     found = {"gdkl": __version__, "python": platform.python_version(), "device": f"{place.type}: {name}"}
-    for package in ("torch", "gpytorch", "numpy", "scikit-learn"):
+    for package in ("torch", "gpytorch", "numpy", "scikit-learn", "botorch", "catboost", "ngboost"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

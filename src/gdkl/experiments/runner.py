@@ -95,7 +95,13 @@ def _run_task(
         return
     name = str(cells[0]) if len(cells) == 1 else f"{cells[0].dataset} {cells[0].method}, {len(cells)} splits"
     say(f"{name}: on {place.device}, process {os.getpid()}")
-    lines = run_cells(spec, cells, place)
+    try:
+        lines = run_cells(spec, cells, place)
+    except Exception as error:
+        if not spec.reference:
+            raise
+        say(f"{name}: not run: {' '.join(str(error).split()) or type(error).__name__}")
+        return
     if not write:
         return
     for cell, line in zip(cells, lines, strict=True):

@@ -137,6 +137,8 @@ class Spec:
         ensembles: Whether the mean of all seeds' predictions is scored too.
         error: "deviation" or "error" (standard error): what follows the ± in tables.
         compared: A method whose paired differences from the best other one are listed.
+        reference: Of a benchmark over many tables, the peer that its pictures compare with. Its summary is over tables,
+            regression is also scored in units of the targets' deviation, and cells that fail are passed over.
         paper: Where the paper has its figures.
     """
 
@@ -158,6 +160,7 @@ class Spec:
     ensembles: bool = False
     error: str = "deviation"
     compared: str = ""
+    reference: str = ""
     paper: PaperTable | None = None
 
     def settings(self, method: str, overrides: Mapping[str, Any], validation: int = 0) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""The experiments: three of the paper, and two of our own."""
+"""The experiments: three of the paper, and four of our own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from gdkl.experiments import data
+from gdkl.experiments.benchmark import TABLE_CLASSES, TABLES
 from gdkl.experiments.draws import PAPER_DRAW, SIZES
 from gdkl.experiments.spec import Column, Method, PaperTable, Spec
 from gdkl.numerics import OptionError
@@ -160,7 +161,7 @@ LARGE = Spec(
     first_seed=3,
 )
 
-SPECS: Mapping[str, Spec] = {spec.name: spec for spec in (UCI, FEWSHOT, FULL, CLASSES, LARGE)}
+SPECS: Mapping[str, Spec] = {one.name: one for one in (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES)}
 
 
 def spec_named(name: str) -> Spec:

@@ -22,7 +22,7 @@ from gdkl.experiments.guides import guide
 from gdkl.experiments.results import Line, versions
 from gdkl.experiments.spec import Cell, Method, Spec
 from gdkl.numerics import GdklWarning, InterruptedFitWarning, NumericsError, OptionError, write_atomically
-from gdkl.predictive import FloatArray, Views, mean_over_views
+from gdkl.predictive import FloatArray, Predictive, Views, class_index, mean_over_views
 from gdkl.training import Callback, Checkpoint, StepReport
 
 #: Options that the runner itself reads, beside those of the estimator.
@@ -178,11 +178,12 @@ def _scored(spec: Spec, cell: Cell, part: Part, model: Any, common: Mapping[str,
     if wanted and taken is not None and taken < wanted:
         raise NumericsError(f"{cell} ended after {taken} of {wanted} steps: no result is stored.")
     details = {"train_rows": len(part.y), **common["details"]}
+    details |= {"chosen": model.chosen_} if hasattr(model, "chosen_") else {}
     if part.digest:
         details["training_images_sha256"] = part.digest
     started = time.perf_counter()
     if hasattr(model, "predict_proba"):
-        labels = np.searchsorted(model.classes_, part.y_test)
+        labels = class_index(model.classes_, part.y_test)
         probs = _views(spec, model, part.X_test)
         scores = {view: class_scores(found, labels) for view, found in probs.items()}
         if spec.ensembles:
@@ -193,9 +194,11 @@ def _scored(spec: Spec, cell: Cell, part: Part, model: Any, common: Mapping[str,
             details["best_temperature"] = round(best_temperature(log_probs, torch.as_tensor(labels)), 4)
     else:
         rows = {"train": (part.X, part.y), "test": (part.X_test, part.y_test)}
-        scores = {
-            name: metrics.summary(model.predict_distribution(rows[name][0]), rows[name][1]) for name in spec.parts
-        }
+        found = {name: (model.predict_distribution(X), y) for name, (X, y) in rows.items() if name in spec.parts}
+        scores = {name: metrics.summary(*pair) for name, pair in found.items()}
+        if spec.reference:
+            scores["test"] |= scaled_scores(scores["test"], float(np.std(part.y)))
+            details["coverage_by_width"] = coverage_by_width(*found["test"])
     seconds = {**common["seconds"], "predict": round(time.perf_counter() - started, 3)}
     line = {**cell.identity(), "key": cell.key, "scores": scores, "seconds": seconds}
     return {**line, "versions": common["versions"], "details": details}
@@ -212,6 +215,24 @@ def _views(spec: Spec, model: Any, X: NDArray[Any]) -> dict[str, FloatArray]:
         return {"test": model.predict_proba(X)}
     found = mean_over_views(X, model.predict_proba, list(VIEWS.values()))
     return {name: found[views] for name, views in VIEWS.items()}
+
+
+def scaled_scores(scores: Mapping[str, float], scale: float) -> dict[str, float]:
+    """Scores of targets that are divided by ``scale``, which makes those of several tables comparable.
+
+    Example:
+        >>> scaled_scores({"log_likelihood": -1.0, "crps": 1.0, "rmse": 2.0, "interval_width": 6.0}, 2.0)["scaled_rmse"]
+        1.0
+    """
+    divided = {f"scaled_{name}": scores[name] / scale for name in ("crps", "rmse", "interval_width")}
+    return {"scaled_log_likelihood": scores["log_likelihood"] + float(np.log(scale)), **divided}
+
+
+def coverage_by_width(predictive: Predictive, y: FloatArray) -> list[float]:
+    """Coverage of the 90 % interval in each tenth of the rows, from the narrowest intervals to the widest."""
+    low, high = predictive.interval(0.9)
+    inside = ((low <= y) & (y <= high))[np.argsort(high - low, kind="stable")]
+    return [round(float(part.mean()), 4) for part in np.array_split(inside, 10) if len(part)]
 
 
 def class_scores(probs: FloatArray, labels: NDArray[Any]) -> dict[str, float]:

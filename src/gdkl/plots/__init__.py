@@ -5,6 +5,7 @@ state, so all of them work without a display: ``ax.figure.savefig("picture.png")
 """
 
 from gdkl.plots.bands import bands_figure, predictive_band
+from gdkl.plots.differences import difference_figure
 from gdkl.plots.reliability import (
     calibration,
     confidence_histogram,
@@ -27,6 +28,7 @@ __all__ = [
     "color_cycle",
     "confidence_histogram",
     "coverage_curve",
+    "difference_figure",
     "history",
     "in_region",
     "label_informed",
