@@ -25,7 +25,7 @@ def test_the_data_is_the_papers(example: ToyExample) -> None:
     # 10 of the 14 units of the domain are left to the 400 points of D1.
     assert 250 < len(example.x1) < 320
     assert not in_region(example.x1, (4, 8)).any()
-    assert 80 < example.in_gap.sum() < 150
+    assert 80 < in_region(example.x2, example.gap).sum() < 150
     assert min(example.x1.min(), example.x2.min()) < -1.8
     assert max(example.x1.max(), example.x2.max()) > 11.8
     assert rms(example.y2 - example.truth2) == pytest.approx(NOISE_STD, rel=0.15)
@@ -39,7 +39,7 @@ def test_the_posterior_knows_where_it_has_no_data(example: ToyExample) -> None:
 
 
 def test_outside_the_gap_the_target_is_tight_and_near_the_truth(example: ToyExample) -> None:
-    outside = ~example.in_gap
+    outside = ~in_region(example.x2, example.gap)
     std = np.sqrt(example.target_variance[outside])
     assert std.max() < 0.5 * NOISE_STD
     assert np.median(std) < 0.25 * NOISE_STD
@@ -53,7 +53,7 @@ def test_inside_the_gap_the_target_is_wide_and_near_the_label(example: ToyExampl
     deep = in_region(example.x2, (5, 7))
     std = np.sqrt(example.target_variance[deep])
     assert std.min() > 0.65 * NOISE_STD
-    assert std.min() > 3 * np.median(np.sqrt(example.target_variance[~example.in_gap]))
+    assert std.min() > 3 * np.median(np.sqrt(example.target_variance[~in_region(example.x2, example.gap)]))
     to_label = rms((example.target_mean - example.y2)[deep])
     # The label moves the belief most of the way from where it stood without it ...
     assert to_label < 0.45 * rms((example.marginal_mean - example.y2)[deep])

@@ -55,15 +55,10 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class TableKind:
-    """Rows of a table.
-
-    Attributes:
-        input: How rows are read and scaled.
-        fixed_rows: Whether training sees rows as they are, so that the guide's marginals can be precomputed and long
-            tables may stay on disk.
-    """
+    """Rows of a table."""
 
     input: TableInput
+    #: Training sees rows as they are: the guide's marginals can be precomputed, and long tables may stay on disk.
     fixed_rows: ClassVar[bool] = True
 
     def precision(self, dtype: str, *, exact: bool) -> torch.dtype:
@@ -142,7 +137,7 @@ class TableKind:
 
 @dataclass(frozen=True)
 class ImageKind:
-    """Images, flat rows to everything but networks and convolutional guides; attributes as of `TableKind`."""
+    """Images, flat rows to everything but networks and convolutional guides."""
 
     input: ImageInput
     fixed_rows: ClassVar[bool] = False

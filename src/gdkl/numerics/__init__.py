@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
     from gdkl.numerics.placement import resolve_device, resolve_dtype
-    from gdkl.numerics.threads import limit_threads, thread_map, thread_pool, threads_for
+    from gdkl.numerics.threads import TRAINING_SMALLEST, limit_threads, thread_map, thread_pool, threads_for
 
 #: Names by the module that has them, where that needs torch or scikit-learn.
 _SLOW = {
@@ -38,13 +38,14 @@ _SLOW = {
     "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
     "placement": ("resolve_device", "resolve_dtype"),
-    "threads": ("limit_threads", "thread_map", "thread_pool", "threads_for"),
+    "threads": ("TRAINING_SMALLEST", "limit_threads", "thread_map", "thread_pool", "threads_for"),
 }
 
 __all__ = [
     "CACHE_VARIABLE",
     "DEFAULT_BUDGET",
     "GIB",
+    "TRAINING_SMALLEST",
     "DataError",
     "DataWarning",
     "GdklError",

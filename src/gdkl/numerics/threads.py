@@ -17,26 +17,28 @@ from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingType
 
 T = TypeVar("T")
 
-#: Smallest matrix that several threads factorise. Torch's threads wait for each other after every operation: on idle
-#: cores they take a sixth off a guided fit with matrices of 227 rows, on busy ones the fit takes two to four times as
-#: long. With one thread for the student, the guide's marginals are prefetched on another core, which costs nothing.
+#: Smallest matrix that several threads factorise. Torch's threads wait for each other after every operation: where
+#: something else takes the cores, a search over matrices of 400 rows takes up to fifty times as long as with one.
 _SMALLEST = 512
+#: Training loops take that risk from here on: on idle cores two threads take a third off a guided step of 455 rows. Who
+#: runs many fits at once gives each process one thread (OMP_NUM_THREADS=1).
+TRAINING_SMALLEST = 200
 
 _POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("thread pool", default=None)
 
 
-def threads_for(size: int) -> int:
+def threads_for(size: int, smallest: int = _SMALLEST) -> int:
     """Threads for dense algebra with matrices of this many rows: one if they are small, else all that torch may use.
 
     Example:
         >>> threads_for(100)
         1
     """
-    return torch.get_num_threads() if size >= _SMALLEST else 1
+    return torch.get_num_threads() if size >= smallest else 1
 
 
 @contextmanager
-def limit_threads(size: int) -> Generator[None]:
+def limit_threads(size: int, smallest: int = _SMALLEST) -> Generator[None]:
     """Use `threads_for` matrices of this size inside the context, and restore what was set before.
 
     Example:
@@ -48,7 +50,7 @@ def limit_threads(size: int) -> Generator[None]:
         True
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(threads_for(size))
+    torch.set_num_threads(threads_for(size, smallest))
     try:
         yield
     finally:

@@ -91,11 +91,6 @@ class ToyExample:
     noise_variance: float
     gap: tuple[float, float]
 
-    @property
-    def in_gap(self) -> NDArray[np.bool_]:
-        """Which points of D2 lie in the gap."""
-        return in_region(self.x2, self.gap)
-
 
 def in_region(x: ArrayLike, region: tuple[float, float]) -> NDArray[np.bool_]:
     """Which positions lie in a closed interval.

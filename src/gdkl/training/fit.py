@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gdkl.gp import ExactPosterior
 from gdkl.nets import Members
-from gdkl.numerics import limit_threads, thread_pool
+from gdkl.numerics import TRAINING_SMALLEST, limit_threads, thread_pool
 from gdkl.objectives import ObjectiveValue
 from gdkl.training.batches import Batch, BatchSource
 from gdkl.training.build import (
@@ -224,7 +224,9 @@ def _train(
             scope.enter_context(seeded(options.seed, device))
         run = prepare(student, stochastic)
         if device.type == "cpu":
-            scope.enter_context(thread_pool(run.threads) if run.threads > 1 else limit_threads(matrix_size))
+            scope.enter_context(
+                thread_pool(run.threads) if run.threads > 1 else limit_threads(matrix_size, TRAINING_SMALLEST)
+            )
         history = History(every=max(1, -(-options.schedule.n_iter // HISTORY_ROWS)))
         outcome = train(
             student,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gdkl.gp import Marginals, Split
 from gdkl.guide import Guide
-from gdkl.numerics import DEFAULT_BUDGET, rows_per_chunk, threads_for
+from gdkl.numerics import DEFAULT_BUDGET, TRAINING_SMALLEST, rows_per_chunk, threads_for
 from gdkl.training.splits import SplitSampler
 
 #: Splits for which the guide's marginals are computed at a time, and on a CPU the memory that they may take: large
@@ -68,7 +68,7 @@ class GuidedSplits:
         self._running: Iterator[SplitInputs] | None = None
         # A student of few rows has one thread: another computes the guide's next marginals meanwhile.
         alone = sampler.members == 1 and guide.gram.device.type == "cpu"
-        prefetch = alone and threads_for(sampler.used // 2) < torch.get_num_threads()
+        prefetch = alone and threads_for(sampler.used // 2, TRAINING_SMALLEST) < torch.get_num_threads()
         self._source = _Source(guide, pool, prefetch)
         self._next = -1
 

@@ -50,15 +50,6 @@ class Schedule:
         if not 0 <= self.warm_up < 1:
             raise OptionError(f"warm_up={self.warm_up!r} must be a part of the way, from 0 to below 1.")
 
-    @classmethod
-    def fast(cls, n_iter: int, learning_rate: float) -> Schedule:
-        """As good as the published schedule in a third of the steps.
-
-        Measured over ten splits of Boston, Energy and Concrete: the cosine leaves no steps at a rate too small to
-        matter, and a smaller β₂ lets Adam follow gradients that shrink a thousandfold as the noise falls.
-        """
-        return cls(n_iter, learning_rate, decay=Decay.COSINE, warm_up=0.05, beta2=0.99)
-
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0.
 
