@@ -12,7 +12,7 @@ from gdkl.guide import as_kernel_function, fit_guide
 from gdkl.infinite import mlp
 from gdkl.methods import STUDENT, fit_gdkl, fit_stacked_gdkl
 from gdkl.methods.guide_stack import fit_guides
-from gdkl.training import Schedule, StudentOptions, TrainingData
+from gdkl.training import Decay, Schedule, StudentOptions, TrainingData
 
 FLOOR = 1e-6
 OPTIONS = StudentOptions(Schedule(20), noise_floor=FLOOR)
@@ -80,7 +80,12 @@ def test_the_student_is_unsure_in_a_gap_as_its_guides_are():
     x = torch.cat([torch.linspace(-2, -0.7, 40), torch.linspace(0.7, 2, 40)]).double()
     noise = 0.15 * torch.randn(80, generator=torch.Generator().manual_seed(0)).double()
     data = TrainingData(x[None, :, None], (torch.sin(3 * x) / 0.7 + noise)[None, None])
-    options = StudentOptions(Schedule.fast(200, 2e-2), noise_floor=FLOOR, kernel_rate=3.0, split_pool=128)
+    options = StudentOptions(
+        Schedule(200, 2e-2, decay=Decay.COSINE, warm_up=0.05, beta2=0.99),
+        noise_floor=FLOOR,
+        kernel_rate=3.0,
+        split_pool=128,
+    )
     gap = torch.linspace(-0.4, 0.4, 21).double()[None, :, None]
 
     def ratio(mu):
