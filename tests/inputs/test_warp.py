@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gdkl import GdklError
-from gdkl.inputs import LogWarp, YeoJohnson, candidate_warps, check_warp_option, joint_warp, warp_from_spec
+from gdkl.inputs import LinearTails, LogWarp, YeoJohnson, candidate_warps, check_warp_option, joint_warp, warp_from_spec
 from gdkl.inputs.function_warp import FunctionWarp
 
 RNG = np.random.default_rng(0)
@@ -28,6 +28,8 @@ PAIRS = {
 }
 FUNCTION_WARPS = [FunctionWarp.fit(*pair, Y) for pair in PAIRS.values()]
 POWER_WARPS = [YeoJohnson(1.0, 2.0, power) for power in (0.0, 1e-300, 0.3, 1.0, 1.7, 2.0)]
+
+TAILS = [LinearTails(YeoJohnson.fit(Y), Y.min(), Y.max()), LinearTails(LogWarp(), None, Y.max())]
 
 powers = st.floats(0.0, 2.0)
 signed = st.one_of(st.floats(-1e140, 1e140), st.sampled_from([sign * v for v in EXTREMES for sign in (-1, 1)]))
@@ -61,7 +63,7 @@ def test_inverses_are_finite_and_increasing_on_all_numbers(power, z):
             assert (np.diff(y) >= -1e-15).all()
 
 
-@pytest.mark.parametrize("warp", [*POWER_WARPS, YeoJohnson.fit(Y), LogWarp(), *FUNCTION_WARPS])
+@pytest.mark.parametrize("warp", [*POWER_WARPS, YeoJohnson.fit(Y), LogWarp(), *FUNCTION_WARPS, *TAILS])
 def test_derivatives_and_round_trips_on_the_targets(warp):
     np.testing.assert_allclose(warp.inverse(warp.forward(Y)), Y, rtol=1e-12)
     assert (np.diff(warp.forward(Y)) > 0).all()
@@ -105,6 +107,18 @@ def test_yeo_johnson_is_well_defined_where_there_is_no_interquartile_range(y):
     assert np.isfinite(warp.log_derivative(y)).all()
 
 
+@pytest.mark.parametrize("warp", TAILS)
+def test_tails_are_tangents_beyond_the_last_target(warp):
+    end = Y.max()
+    slope = np.exp(warp.warp.log_derivative(np.array([end])))
+    beyond = end + np.array([1.0, 10.0, 1e6])
+    np.testing.assert_allclose(warp.forward(beyond) - warp.forward(np.array([end])), slope * (beyond - end), rtol=1e-12)
+    np.testing.assert_allclose(warp.inverse(warp.forward(beyond)), beyond, rtol=1e-9)
+    np.testing.assert_allclose(warp.log_derivative(beyond), np.log(slope) * np.ones(3))
+    inside = Y[end > Y]
+    np.testing.assert_array_equal(warp.forward(inside), warp.warp.forward(inside))
+
+
 def test_nothing_is_below_a_logarithm():
     for warp in (LogWarp(), FunctionWarp.fit(np.log, np.exp, Y)):
         assert warp.forward(np.array([0.0, -3.0])).tolist() == [-np.inf, -np.inf]
@@ -145,8 +159,9 @@ def test_functions_that_are_no_warp_are_refused_in_one_line(pair, message):
 
 def test_candidates():
     assert candidate_warps(np.random.default_rng(4).normal(size=4000)) == [None]
-    assert candidate_warps(Y) == [None, YeoJohnson.fit(Y), LogWarp()]
-    assert candidate_warps(Y - 1) == [None, YeoJohnson.fit(Y - 1)]
+    low, high = Y.min(), Y.max()
+    assert candidate_warps(Y) == [None, LinearTails(YeoJohnson.fit(Y), low, high), LinearTails(LogWarp(), low, high)]
+    assert candidate_warps(Y - 1) == [None, LinearTails(YeoJohnson.fit(Y - 1), low - 1, high - 1)]
     assert candidate_warps(Y, None) == [None]
     assert candidate_warps(Y, "log") == [LogWarp()]
     [own] = candidate_warps(Y, PAIRS["sqrt"])
@@ -163,7 +178,7 @@ def test_options():
             check_warp_option(option)
 
 
-@pytest.mark.parametrize("warp", [None, LogWarp(), YeoJohnson.fit(Y)])
+@pytest.mark.parametrize("warp", [None, LogWarp(), YeoJohnson.fit(Y), *TAILS])
 def test_warps_survive_json(warp):
     spec = json.loads(json.dumps(None if warp is None else warp.to_spec()))
     assert warp_from_spec(spec) == warp

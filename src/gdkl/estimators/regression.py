@@ -90,7 +90,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         check_row_count(len(rows))
         parts = row_parts(rows) if long else []
         checked = (check_rows(self, part, reset=first == 0, first_row=first) for first, part in parts)
-        table = TableInput.fit(checked if long else (rows,), encoder)
+        table = TableInput.fit(checked if long else (rows,), encoder, tame_tails=self._is_stack() and not long)
         outputs = targets.reshape(len(targets), -1).T
         # A warp that is to be chosen is chosen once the rows are scaled.
         warps = [None if self.warp == AUTO else candidate_warps(y, self.warp)[0] for y in outputs]

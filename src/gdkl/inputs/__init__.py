@@ -5,7 +5,16 @@ from gdkl.inputs.encoding import ColumnCode, TableEncoder
 from gdkl.inputs.images import ImageInput, is_image_batch, refuse_channels_last
 from gdkl.inputs.tables import ColumnMoments, TableInput, is_long_table, row_parts
 from gdkl.inputs.targets import TargetScaler
-from gdkl.inputs.warp import LogWarp, Warp, YeoJohnson, candidate_warps, check_warp_option, joint_warp, warp_from_spec
+from gdkl.inputs.warp import (
+    LinearTails,
+    LogWarp,
+    Warp,
+    YeoJohnson,
+    candidate_warps,
+    check_warp_option,
+    joint_warp,
+    warp_from_spec,
+)
 
 __all__ = [
     "MIN_ROWS",
@@ -13,6 +22,7 @@ __all__ = [
     "ColumnMoments",
     "FloatArray",
     "ImageInput",
+    "LinearTails",
     "LogWarp",
     "TableEncoder",
     "TableInput",

@@ -137,6 +137,51 @@ class LogWarp:
         return {"kind": "log"}
 
 
+@dataclass(frozen=True)
+class LinearTails:
+    """A warp up to the last training target on either side, and its tangents beyond.
+
+    The inverse of a logarithm is exponential: without tangents the mean of a wide prediction, far from the training
+    rows, is many orders of magnitude beyond any target.
+
+    Attributes:
+        warp: Inside.
+        low, high: Where the tangents begin; None for none on that side.
+
+    Example:
+        >>> warp = LinearTails(LogWarp(), None, 10.0)
+        >>> warp.inverse(np.array([0.0, np.log(10.0) + 3.0])).round(6)
+        array([ 1., 40.])
+    """
+
+    warp: Warp
+    low: float | None
+    high: float | None
+
+    def forward(self, y: FloatArray) -> FloatArray:
+        """The warp, or a tangent."""
+        inside = self._inside(y)
+        return self.warp.forward(inside) + (y - inside) * np.exp(self.warp.log_derivative(inside))
+
+    def inverse(self, z: FloatArray) -> FloatArray:
+        """The inverse of either, at most 1e150 in size."""
+        ends = [None if end is None else float(self.warp.forward(np.array([end]))[0]) for end in (self.low, self.high)]
+        inside = z if ends == [None, None] else np.clip(z, *ends)
+        y = self.warp.inverse(inside)
+        return np.clip(y + (z - inside) * np.exp(-self.warp.log_derivative(y)), -LARGEST, LARGEST)
+
+    def log_derivative(self, y: FloatArray) -> FloatArray:
+        """log(d forward / dy)."""
+        return self.warp.log_derivative(self._inside(y))
+
+    def to_spec(self) -> dict[str, Any]:
+        """The warp inside, and the ends."""
+        return {"kind": "linear-tails", "warp": self.warp.to_spec(), "low": self.low, "high": self.high}
+
+    def _inside(self, y: FloatArray) -> FloatArray:
+        return np.clip(y, self.low, self.high)
+
+
 def check_warp_option(warp: Any) -> None:
     """Refuse what is neither "auto", None, "log" nor a pair of functions."""
     if warp is None or (isinstance(warp, str) and warp in ("auto", "log")):
@@ -150,8 +195,8 @@ def candidate_warps(y: FloatArray, option: Any = "auto") -> list[Warp | None]:
     """The warps to choose among for one target ``(n,)``; of a fixed option there is one.
 
     Example:
-        >>> [type(warp).__name__ for warp in candidate_warps(np.exp(np.linspace(-2.0, 2.0, 50)))]
-        ['NoneType', 'YeoJohnson', 'LogWarp']
+        >>> [warp and type(warp.warp).__name__ for warp in candidate_warps(np.exp(np.linspace(-2.0, 2.0, 50)))]
+        [None, 'YeoJohnson', 'LogWarp']
     """
     check_warp_option(option)
     positive = bool((y > 0).all())
@@ -163,9 +208,12 @@ def candidate_warps(y: FloatArray, option: Any = "auto") -> list[Warp | None]:
         return [LogWarp()]
     if option != "auto":
         return [FunctionWarp.fit(option[0], option[1], y)]
-    power = YeoJohnson.fit(y)
-    found: list[Warp | None] = [None, *([power] if abs(power.power - 1) > _NEARLY_LINEAR else [])]
-    return [*found, LogWarp()] if positive else found
+    found: list[Warp | None] = [None]
+    power, low, high = YeoJohnson.fit(y), float(y.min()), float(y.max())
+    if abs(power.power - 1) > _NEARLY_LINEAR:
+        found.append(LinearTails(power, low, high))
+    # With a tangent below the smallest target a target of zero is not impossible.
+    return [*found, LinearTails(LogWarp(), low, high)] if positive else found
 
 
 def warp_from_spec(spec: Mapping[str, Any] | None, functions: tuple[Function, Function] | None = None) -> Warp | None:
@@ -182,6 +230,9 @@ def warp_from_spec(spec: Mapping[str, Any] | None, functions: tuple[Function, Fu
         raise ModelFileError("the target was warped by functions: pass factories={'warp': (function, inverse)}.")
     makers: dict[str, Callable[..., Warp]] = {"yeo-johnson": YeoJohnson, "log": LogWarp, "functions": FunctionWarp}
     try:
+        if spec["kind"] == "linear-tails":
+            low, high = (None if spec[name] is None else float(spec[name]) for name in ("low", "high"))
+            return LinearTails(cast(Warp, warp_from_spec(spec["warp"])), low, high)
         values = {name: float(value) for name, value in spec.items() if name != "kind"}
         return makers[spec["kind"]](*(functions if own and functions else ()), **values)
     except (KeyError, TypeError, ValueError) as error:
