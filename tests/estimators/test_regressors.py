@@ -149,9 +149,9 @@ def test_estimators_survive_clone_pickle_and_joblib(name, tmp_path):
 def test_history_has_the_objectives_terms():
     X, y = table(30)
     history = MAKERS["gdkl"]().fit(X, y).history_
-    assert list(history.columns) == ["step", "objective", "ell", "kl", "noise", "learning_rate"]
+    assert list(history.columns) == ["step", "objective", "ell", "kl", "kl_unlabelled", "noise", "learning_rate"]
     assert len(history) == 40
-    np.testing.assert_allclose(history.objective, history.ell + history.kl)
+    np.testing.assert_allclose(history.objective, history.ell + history.kl + history.kl_unlabelled)
     assert set(MAKERS["dkl"]().fit(X, y).history_.columns) >= {"objective", "data_fit", "complexity", "noise"}
 
 
@@ -239,13 +239,13 @@ def test_ard_finds_the_column_that_matters():
 
 def test_an_ensemble_is_the_mixture_of_its_members():
     X, y = table(50)
-    model = MAKERS["gdkl"](n_members=3, n_iter=60).fit(X[:40], y[:40])
+    model = MAKERS["gdkl"](n_members=3, n_iter=60, guide_share=0).fit(X[:40], y[:40])
     p = model.predict_distribution(X[40:])
-    assert p.n_components == 3
+    assert p.n_components == 4 * 3
     assert np.ptp(p.component_means, axis=0).min() > 0
     mean, cov = model.predict(X[40:], return_cov=True)
-    np.testing.assert_allclose(mean, p.mean)
-    np.testing.assert_allclose(np.diag(cov), p.variance, rtol=1e-6)
+    np.testing.assert_allclose(mean, p.mean, rtol=1e-3)
+    np.testing.assert_allclose(np.diag(cov), p.variance, rtol=1e-3)
     with_module = MAKERS["gdkl"](n_members=2, feature_net=Wide(4)).fit(X, y).predict_distribution(X)
     assert np.ptp(with_module.component_means, axis=0).min() > 0
 

@@ -239,13 +239,13 @@ def test_splits_are_halves_that_share_nothing_and_miss_nothing(n, members, seed)
 
 def test_splits_of_given_rows_have_no_others():
     rows = torch.tensor([1, 2, 5, 7, 11])
-    split, plain = (SplitSampler(5, 2, 3, rows=given).draw(4) for given in (rows, None))
+    split, plain = (SplitSampler(5, 2, 3, rows=given).draw(4) for given in (rows.expand(2, -1), None))
     assert torch.equal(split.observed, rows[plain.observed])
     assert torch.equal(split.held_out, rows[plain.held_out])
 
 
 def test_splits_of_some_rows_with_further_ones():
-    split = SplitSampler(20, 2, 0, most=7, further=5).draw(50)
+    split = SplitSampler(20, 2, 0, most=7, further=range(20, 25)).draw(50)
     assert split.observed.shape == (50, 2, 3)
     assert split.held_out.shape == (50, 2, 8)
     drawn, further = split.held_out.split(4, dim=-1)

@@ -67,6 +67,8 @@ def fit_stacked_gdkl(
     model.embed = _with_columns(cast(Members, model.embed), guides.multipliers)
     own = log_density(Marginals(q.mean, q.variance + noise.mT), y).logsumexp(dim=0) - math.log(times)
     weights = stack_weights(torch.cat([guides.log_densities, own[None]]))
+    if guide_share == 0:
+        return Stack({STUDENT: model}, torch.ones_like(weights[:1]))
     if guide_share is not None:
         shares = weights[:-1] / weights[:-1].sum(dim=0)
         weights = torch.cat([guide_share * shares, torch.full_like(weights[:1], 1 - guide_share)])

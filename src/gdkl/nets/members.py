@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ class Members(nn.Module):
     """Networks of one architecture, each applied to its own rows.
 
     One member is called as it is; several have their parameters stacked along a new first dimension and run
-    through `torch.vmap`.
+    through `torch.vmap`, or one after the other where a layer (such as an LSTM) has no rule for that.
 
     Example:
         >>> Members([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.zeros(2, 5, 3)).shape
@@ -25,6 +25,7 @@ class Members(nn.Module):
     def __init__(self, networks: Sequence[nn.Module]):
         super().__init__()
         self.count = len(networks)
+        self._batched = True
         # The architecture, without parameters of its own: hidden in a list from nn.Module's registration.
         self._template: list[nn.Module] = []
         if self.count == 1:
@@ -46,17 +47,20 @@ class Members(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Features ``(members, n, p)`` of rows ``(members, n, ...)``."""
         if self.count == 1:
-            features = self.single(rows[0])
-            if not isinstance(features, Tensor):
-                raise TypeError(f"a network must return a tensor; got {type(features).__name__}")
-            return features.unsqueeze(0)
+            return _checked(self.single(rows[0])).unsqueeze(0)
         template = self._template[0]
         template.train(self.training)
 
         def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
-            return cast(Tensor, functional_call(template, state, (x,)))
+            return _checked(functional_call(template, state, (x,)))
 
-        return cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))(self._state(), rows)
+        state = self._state()
+        if self._batched:
+            try:
+                return cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))(state, rows)
+            except RuntimeError:
+                self._batched = False
+        return torch.stack([one({name: value[k] for name, value in state.items()}, rows[k]) for k in range(self.count)])
 
     def select(self, part: slice) -> Members:
         """Some of several members; their parameters and buffers are views of those of all."""
@@ -83,3 +87,9 @@ class Members(nn.Module):
     def _state(self) -> dict[str, Tensor]:
         """Stacked parameters and buffers by their names in a network."""
         return dict(zip(self._names, [*self.stacked, *self.buffers()], strict=True))
+
+
+def _checked(features: Any) -> Tensor:
+    if not isinstance(features, Tensor):
+        raise TypeError(f"a network must return a tensor; got {type(features).__name__}")
+    return features

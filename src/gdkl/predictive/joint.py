@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.polynomial import hermite_e
 from numpy.typing import NDArray
 
-from gdkl.inputs import Warp
 from gdkl.predictive.mixture import FloatArray
+
+if TYPE_CHECKING:
+    from gdkl.inputs import Warp
 
 #: Quadrature nodes, and terms of the expansion of a warp's inverse.
 _NODES, _TERMS = 64, 24
