@@ -17,7 +17,7 @@ from gdkl.inputs import FloatArray, TargetScaler, Warp
 from gdkl.predictive import Predictive
 
 #: Rows that decide at most, steps of the guide's fit, and how much more probable they must be, in nats.
-_MOST_ROWS, _ITERATIONS, _PREFERENCE = 1000, 25, 2.0
+_MOST_ROWS, _ITERATIONS, _PREFERENCE = 300, 25, 2.0
 #: Prior deviation of the guide's log relevances.
 _DEVIATION = 0.5
 

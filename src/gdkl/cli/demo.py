@@ -26,7 +26,7 @@ def demo(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the page and the pictures.")
     ] = Path("demo"),
     steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=1, help="Gradient steps of DKL; GDKL takes a fifth.")
+        int, typer.Option("--steps", metavar="N", min=1, help="Gradient steps of DKL; GDKL takes a seventh.")
     ] = 1000,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, max=2**32 - 2, help="Seed of data, weights and splits.")
@@ -55,7 +55,7 @@ def _announcement(steps: int) -> list[str]:
     """What the user should know before it starts."""
     return [
         f"gdkl {__version__} demo: four regressors on two embedded datasets.",
-        f"GDKL trains for {max(1, steps // 5)} steps and DKL for {steps}; the paper's protocol takes "
+        f"GDKL trains for {max(1, steps // 7)} steps and DKL for {steps}; the paper's protocol takes "
         f"{FULL_STEPS['GDKL']} and {FULL_STEPS['DKL']}, so scores here are not its scores.",
         "NNGP and GP are fitted by evidence until it converges, without a number of steps.",
     ]

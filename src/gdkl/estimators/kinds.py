@@ -89,7 +89,7 @@ class TableKind:
         cuda: bool,
     ) -> Callable[[int], nn.Module]:
         """Builds a member's network from the number of columns: a perceptron by default."""
-        return network_builder(feature_net)
+        return network_builder(preset.widths if feature_net is None else feature_net)
 
     def kernel(self, guide: GuideKernel) -> KernelFunction:
         """The guide's kernel over rows."""

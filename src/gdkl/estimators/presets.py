@@ -58,6 +58,7 @@ class Preset:
         kl_weight: Weight of KL(q(u) ‖ p(u)) in DKL's evidence bound.
         n_inducing: Inducing points; the estimator's own option comes first.
         calibrate: Whether rows that the model has not learned set the noise (regression) or the temperature (classes).
+        widths: Of the layers of the default perceptron, the features last.
         depth: Of the default wide ResNet.
         widen_factor: Of the default wide ResNet.
         dropout: Of the default wide ResNet.
@@ -99,6 +100,7 @@ class Preset:
     kl_weight: float = _OPEN
     n_inducing: int = _OPEN
     calibrate: bool = _OPEN
+    widths: tuple[int, ...] = _OPEN
     depth: int = _OPEN
     widen_factor: int = _OPEN
     dropout: float = _OPEN
@@ -142,7 +144,7 @@ def resolve(preset: Preset | str | None, regime: Regime, **options: Any) -> Pres
     Example:
         >>> regime = Regime("gdkl", n_classes=0, images=False, exact=True, rows=500)
         >>> resolve(None, regime).n_iter, resolve("paper", regime).n_iter, resolve(None, regime, n_iter=5).n_iter
-        (200, 7000, 5)
+        (150, 7000, 5)
     """
     check_preset(preset)
     given = preset.set_fields() if isinstance(preset, Preset) else {}

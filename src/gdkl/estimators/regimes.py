@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdkl.gp import NOISE_FLOOR, NOISE_START
+from gdkl.nets import PAPER_WIDTHS
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ _BASE: dict[str, Any] = {
     "kl_weight": 1.0,
     "n_inducing": 128,
     "calibrate": False,
+    "widths": PAPER_WIDTHS,
     "depth": 28,
     "widen_factor": 5,
     "dropout": 0.3,
@@ -96,10 +98,12 @@ def _regression_gdkl(regime: Regime) -> dict[str, Any]:
     # thousandfold as the noise falls. Kernel and noise go faster than the network, which waits for them.
     common = {"decay": "cosine", "warm_up": 0.05, "beta2": 0.99, "calibrate": True}
     if regime.exact:
-        # Students beside guides that know the relevances need few steps: pol, kin8nm and concrete with 200 rows.
+        # Students beside guides that know the relevances need few steps and narrow layers: 150 steps of 50 units are as
+        # good as 200 of 100 on boston, concrete, pol, protein and bikeshare (500 rows, one split) and take less time.
         return common | {
-            "n_iter": 200,
-            "learning_rate": 2e-2,
+            "n_iter": 150,
+            "learning_rate": 3e-2,
+            "widths": (50, 50, 50, 20),
             "kernel_rate": 3.0,
             "split_pool": 128,
             "noise_start": "guide",
