@@ -165,8 +165,9 @@ class LinearTails:
 
     def inverse(self, z: FloatArray) -> FloatArray:
         """The inverse of either, at most 1e150 in size."""
-        ends = [None if end is None else float(self.warp.forward(np.array([end]))[0]) for end in (self.low, self.high)]
-        inside = z if ends == [None, None] else np.clip(z, *ends)
+        ends = (None if end is None else float(self.warp.forward(np.array([end]))[0]) for end in (self.low, self.high))
+        low, high = ends
+        inside = np.clip(z, low, high)
         y = self.warp.inverse(inside)
         return np.clip(y + (z - inside) * np.exp(-self.warp.log_derivative(y)), -LARGEST, LARGEST)
 
