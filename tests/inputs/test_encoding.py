@@ -189,3 +189,13 @@ def test_long_tails_are_shortened_where_asked_for():
     expected = np.arcsinh((X[:, 1] - quartiles[1]) / ((quartiles[2] - quartiles[0]) / 1.349))
     np.testing.assert_allclose(tamed.rows(X)[:, 1], (expected - expected.mean()) / expected.std())
     assert np.abs(plain.rows(X)[:, 1]).max() > 2 * np.abs(tamed.rows(X)[:, 1]).max()
+
+
+def test_values_beyond_the_training_range_grow_as_a_logarithm():
+    X = np.linspace(-2, 2, 50)[:, None]
+    table = TableInput.fit([X], tame_tails=True)
+    np.testing.assert_allclose(table.rows(X), TableInput.fit([X]).rows(X))
+    new = np.array([[2.0], [2.0 + 1e-6], [3.0], [1e6], [-1e6]])
+    seen = table.rows(new)[:, 0] * X.std() + X.mean()
+    # A quarter of the range is one.
+    np.testing.assert_allclose(seen, [2, 2 + 1e-6, 2 + np.log(2), 2 + np.log1p(1e6 - 2), -2 - np.log1p(1e6 - 2)])

@@ -93,8 +93,8 @@ class TableInput:
         std: Of the kept columns; of a category, one for all its indicators.
         kept: Which columns vary, ``(d,)`` booleans.
         encoder: How a DataFrame becomes these columns; None for an array.
-        tails: Median and spread of each column before an asinh that shortens its tails, ``(2, d)``; a spread of zero
-            leaves the column as it is.
+        tails: Median and spread of each column before an asinh that shortens its tails, and the range beyond which it
+            grows as a logarithm, ``(4, d)``; a spread of zero is for no asinh.
     """
 
     mean: FloatArray
@@ -113,7 +113,8 @@ class TableInput:
         Args:
             parts: Rows ``(k, d)`` of each part, encoded.
             encoder: What encoded them.
-            tame_tails: Whether columns with extreme values are transformed by an asinh; copies all rows.
+            tame_tails: Whether columns with extreme values are transformed by an asinh, and values beyond the training
+                range by a logarithm; copies all rows.
         """
         parts, tails = list(parts), None
         if tame_tails:
@@ -172,9 +173,10 @@ class TableInput:
 
 
 def _tails(values: FloatArray) -> FloatArray:
-    """Median and spread of columns with extreme values: quartiles, or the typical distance of what is not the median.
+    """Median, spread, lowest and highest value of each column, ``(4, d)``, the last two after the asinh.
 
-    Columns of few distinct values, indicators among them, have a spread of zero and stay as they are.
+    The spread is that of the quartiles, or the typical distance of what is not the median. It is zero for columns
+    without extreme values and those of few distinct ones, indicators among them: they stay as they are.
     """
     low, centre, high = np.percentile(values, [25, 50, 75], axis=0)
     away = np.abs(values - centre)
@@ -182,9 +184,21 @@ def _tails(values: FloatArray) -> FloatArray:
     # The quartiles of a normal distribution are 1.349 deviations apart.
     spread = np.where(high > low, (high - low) / 1.349, typical)
     many = np.array([len(np.unique(column)) >= _TAIL_VALUES for column in values.T])
-    return np.stack([centre, np.where(many & (away.max(axis=0) > _TAIL * spread), spread, 0.0)])
+    tails = np.stack([centre, np.where(many & (away.max(axis=0) > _TAIL * spread), spread, 0.0)])
+    shortened = _shortened(values, *tails)
+    return np.concatenate([tails, [shortened.min(axis=0), shortened.max(axis=0)]])
 
 
 def _tame(values: FloatArray, tails: FloatArray) -> FloatArray:
-    centre, spread = tails
+    """Columns with their tails shortened; beyond the training range, values grow as a logarithm of the distance.
+
+    Guides extrapolate linearly: a new row at a thousand standard deviations would be predicted as far away.
+    """
+    values, (low, high) = _shortened(values, *tails[:2]), tails[2:]
+    unit = np.where(high > low, (high - low) / 4, 1.0)
+    beyond = values - np.clip(values, low, high)
+    return values - beyond + np.sign(beyond) * unit * np.log1p(np.abs(beyond) / unit)
+
+
+def _shortened(values: FloatArray, centre: FloatArray, spread: FloatArray) -> FloatArray:
     return np.where(spread > 0, np.arcsinh((values - centre) / np.where(spread > 0, spread, 1.0)), values)
