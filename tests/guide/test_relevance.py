@@ -123,9 +123,9 @@ def test_left_out_and_fold_predictions_are_those_of_fits_without_the_rows():
     torch.testing.assert_close(left.variance[~rest], alone.variance, rtol=1e-8, atol=1e-10)
     folds = torch.arange(30) % 3
     used = torch.stack([torch.nonzero(folds != fold).flatten() for fold in range(3)])
-    found = fit_relevance_folds(fit, x, y, used, deviation=1.0, iterations=10)
+    found = fit_relevance_folds(MLP, x, y, used, deviation=1.0, iterations=10)
     rest = folds != 2
-    refit = fit_relevance(MLP, x[rest], y[rest], deviation=1.0, start=fit, iterations=10)
+    refit = fit_relevance(MLP, x[rest], y[rest], deviation=1.0, iterations=10)
     torch.testing.assert_close(found[2].multipliers, refit.multipliers)
     assert found[2].noise == pytest.approx(refit.noise)
 

@@ -32,7 +32,7 @@ class Folds(NamedTuple):
 
 
 def draw_folds(rows: Tensor, seed: int) -> Folds:
-    """Random folds of rows ``(n, d)``; no row that is trained on equals one that is held out.
+    """Random folds of rows ``(n, d)``; unless rows repeat often, none that is trained on equals one that is held out.
 
     All folds have as many rows, so that their models train as one batch: a few rows may be in none.
 
@@ -43,6 +43,9 @@ def draw_folds(rows: Tensor, seed: int) -> Folds:
     """
     n = len(rows)
     same = torch.unique(rows, dim=0, return_inverse=True)[1].cpu()
+    if int(torch.bincount(same).max()) > n // (2 * FOLDS):
+        # Few distinct rows: without all rows equal to one of a fold there would be too few to learn from.
+        same = torch.arange(n)
     generator = torch.Generator().manual_seed(seed)
     # Equal rows beside each other, in a random order.
     order = torch.argsort(torch.randperm(n, generator=generator)[same], stable=True)

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from gdkl.guide import GuideKernel, RelevanceFit, fit_relevance
+from gdkl.infinite import InfiniteNetwork
 from gdkl.inputs import FloatArray, TargetScaler, Warp
 from gdkl.predictive import Predictive
 
 #: Rows that decide at most, steps of the guide's fit, and how much more probable they must be, in nats.
 _MOST_ROWS, _ITERATIONS, _PREFERENCE = 300, 25, 2.0
+#: Fewer distinct targets than this have no shape to speak of.
+_FEWEST_VALUES = 5
 #: Prior deviation of the guide's log relevances.
 _DEVIATION = 0.5
 
@@ -38,12 +41,15 @@ def select_warp(
         return candidates[0]
     some = np.sort(np.random.default_rng(seed).permutation(len(y))[:_MOST_ROWS])
     rows, y = rows[torch.as_tensor(some, device=rows.device)], y[some]
+    if len(np.unique(y)) < _FEWEST_VALUES:
+        return candidates[0]
+    deviation = _DEVIATION if isinstance(kernel, InfiniteNetwork) else None
     found: list[tuple[float, float]] = []
     fit: RelevanceFit | None = None
     for warp in candidates:
         scaler = TargetScaler.fit(y, [warp])
         targets = torch.as_tensor(scaler.scaled(y)).to(rows)
-        fit = fit_relevance(kernel, rows, targets, deviation=_DEVIATION, start=fit, iterations=_ITERATIONS)
+        fit = fit_relevance(kernel, rows, targets, deviation=deviation, start=fit, iterations=_ITERATIONS)
         mean, variance = (value.cpu().numpy() for value in fit.left_out(rows, targets))
         variance = scaler.variances(variance)[None]
         p = Predictive(scaler.means(mean)[None], variance, variance, warps=[warp])

@@ -69,8 +69,8 @@ def load(path: str | os.PathLike[str], factories: Factories | None = None) -> An
     Args:
         path: The file.
         factories: Functions that rebuild custom parts, by the option's name: ``{"feature_net": f, "base_kernel": g,
-            "guide": h}``. A network's factory may take the number of columns. What a factory returns only gives the
-            architecture; trained values come from the file.
+            "guide": h}``; of a warp the pair itself, ``{"warp": (f, inverse)}``. A network's factory may take the
+            number of columns. What a factory returns only gives the architecture; trained values come from the file.
 
     Returns:
         The fitted estimator.
@@ -123,10 +123,10 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     guide = estimator.__dict__.get("guide_", options.get("guide"))
     model = _unpack_model(tensors, header, options, factories, kind, guide)
     others: dict[str, FittedModel] = {}
-    for number, (name, described) in enumerate(header["others"].items()):
+    for number, described in enumerate(header["others"]):
         own = _under(f"{OTHER}{number}.", tensors)
         embed = _unpack_network(own, described, factories, kind)
-        others[name] = FittedModel(embed, _unpack_posterior(own, described["model"], options, kind, guide))
+        others[described["name"]] = FittedModel(embed, _unpack_posterior(own, described["model"], options, kind, guide))
     saved, stack = header["attributes"], None
     if others and "weights" in tensors:
         stack = Stack(others | {STUDENT: cast(FittedModel, model)}, tensors["weights"])
@@ -243,6 +243,9 @@ def _make(name: str, factories: Factories, columns: int, original: str) -> Any:
     factory = factories[name]
     if isinstance(factory, (nn.Module, infinite.InfiniteNetwork)):
         return deepcopy(factory)
+    if isinstance(factory, (tuple, list)):
+        # The pair of functions of a warp.
+        return cast(Any, factory)
     if name == "guide" and not _takes_nothing(factory):
         # A guide that is a plain function k(x1, x2) may be passed as itself.
         return factory

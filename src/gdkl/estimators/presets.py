@@ -48,12 +48,12 @@ class Preset:
         start_at_guide: Whether the kernel starts at the guide's scale and the features' mean distance.
         noise_start: First noise variance; "guide" for the guide's own where that is larger than the published one.
         noise_floor: Smallest noise variance, of targets with unit variance.
-        objective: "guided", or the paper's ablations "distillation" and "predictive".
+        objective: "guided", or, without calibration, the paper's ablations "distillation" and "predictive".
         beta: Weight of the KL term; the estimator's own option comes first.
         mu: Weight of the KL term at points without labels, between and around the rows (exact regression).
         try_less_guide: Whether a held-out fifth of few images decides if β / 30 serves better.
         guide_scale: Output scale of the guide over a Gram matrix of mean diagonal one; "auto" to have it fitted.
-        guide_share: Weight of the guide in predicted probabilities; the estimator's own option comes first.
+        guide_share: Weight of the guides in predictions; the estimator's own option comes first.
         label_noise: Whether the guide of a mini-batch sees labels with their own Dirichlet variances.
         kl_weight: Weight of KL(q(u) ‖ p(u)) in DKL's evidence bound.
         n_inducing: Inducing points; the estimator's own option comes first.
@@ -239,6 +239,8 @@ def _check_field(name: str, value: Any) -> None:
     if not fine or (name in _BELOW_ONE and number >= 1):
         bound = f"{'above' if strict else 'of at least'} {low}{' and below 1' if name in _BELOW_ONE else ''}"
         raise OptionError(f"preset {name}={value!r} is not allowed: use a number {bound}.")
+    if name == "guide_share" and number > 1:
+        raise OptionError(f"preset guide_share={value!r} is not allowed: use a number from 0 to 1, or 'auto'.")
     if name in _WHOLE and int(number) != number:
         raise OptionError(f"preset {name}={value!r} is not allowed: use a whole number.")
 

@@ -43,6 +43,9 @@ from gdkl.training import Batch, BatchSource, FittedModel, Stack, TrainingData
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Tables of more rows than this, which exact inference is not for, are taken as they are.
+TAMED_ROWS = 10_000
+
 
 class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
     """Fit, predict, sample, score, save. Subclasses say how a model is trained.
@@ -90,7 +93,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         check_row_count(len(rows))
         parts = row_parts(rows) if long else []
         checked = (check_rows(self, part, reset=first == 0, first_row=first) for first, part in parts)
-        table = TableInput.fit(checked if long else (rows,), encoder, tame_tails=self._is_stack() and not long)
+        tame = self._is_stack() and len(rows) <= TAMED_ROWS
+        table = TableInput.fit(checked if long else (rows,), encoder, tame_tails=tame)
         outputs = targets.reshape(len(targets), -1).T
         # A warp that is to be chosen is chosen once the rows are scaled.
         warps = [None if self.warp == AUTO else candidate_warps(y, self.warp)[0] for y in outputs]
@@ -105,6 +109,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
             )
         if y is not None:
             raise DataError("a Dataset or DataLoader yields its own targets: call fit(loader) without y.")
+        if self.warp not in (None, AUTO):
+            raise OptionError(f"warp={self.warp!r} needs arrays: warp the targets that the loader yields yourself.")
         fingerprint = self._user_checkpoint() is not None
         read = read_loader(X, self._batch_option(), seed, labels=False, hold_out=calibrate, fingerprint=fingerprint)
         first = read.first
@@ -135,7 +141,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         if self.warp != AUTO or not plan.preset.calibrate:
             return source
         y, kernel = source.y, guide_kernel(self.guide)
-        rows = source.tensors(plan)[0].to(plan.algebra)
+        rows = source.tensors(plan)[0].double()
         outputs = y.reshape(len(y), -1).T
         warps = [select_warp(rows, one, candidate_warps(one), kernel, plan.seed) for one in outputs]
         self.target_ = TargetScaler.fit(y, warps)

@@ -102,12 +102,13 @@ class GDKLRegressor(StudentRegressor):
             that shares one guide; predictions are their mixture.
         guide_share: Weight of the guides in predictions: "auto" by held-out rows, 0 for the student alone.
         warp: Of the target, monotone: "auto" for the best of none, a power transform and, of positive targets, the
-            logarithm, by the guide's leave-one-out predictions; None; "log"; or a pair (function, its inverse).
+            logarithm, by the guide's leave-one-out predictions (none with inducing points); None; "log"; or a pair
+            (function, its inverse).
         preset: Every other number: None for the library's own, "paper" for the published protocol, or a `gdkl.Preset`.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         dtype: "auto" (float64), "float32" or "float64".
         random_state: Seed of weights and splits, and of the order in which a DataLoader shuffles; two fits with one
-            seed are equal, unless the loader draws from a generator of its own.
+            seed, and as many threads, are equal, unless the loader draws from a generator of its own.
         verbose: 1 shows progress on standard error.
         callbacks: Functions that take a `gdkl.training.StepReport` after each step, or `gdkl.training.Callback`
             objects such as ``EarlyStopping(tol, patience)``; a true answer ends training. A
@@ -171,6 +172,12 @@ class GDKLRegressor(StudentRegressor):
     def _is_stack(self) -> bool:
         return self._may_calibrate()
 
+    def _refuse_share(self, way: str) -> None:
+        if self.guide_share not in (AUTO, None) and self.guide_share != 0:
+            raise OptionError(
+                f"guide_share={self.guide_share!r} needs the stack: with {way} the student predicts alone."
+            )
+
     def _networks(self) -> int:
         return (FOLDS if self._is_stack() else 1) * super()._networks()
 
@@ -178,24 +185,25 @@ class GDKLRegressor(StudentRegressor):
         kernel, preset = guide_kernel(self.guide), plan.preset
         options = plan.options(data.n)
         if preset.calibrate:
-            groups = np.unique(cast(TableInput, plan.kind.input).groups, return_inverse=True)[1]
             return fit_stacked_gdkl(
                 data,
                 kernel,
                 options,
                 beta=preset.beta,
-                mu=preset.mu,
+                mu=preset.mu if preset.beta else 0.0,
                 times=plan.members,
                 smooth=self.guide is None,
-                groups=torch.as_tensor(groups, device=plan.device),
+                groups=_groups(plan),
                 guide_share=None if preset.guide_share == AUTO else float(preset.guide_share),
             )
+        self._refuse_share("the published protocol")
         guide = fit_guide(plan.kind.kernel(kernel), data.rows, data.targets, noise_floor=options.noise_floor)
         objective = SplitObjective(preset.objective)
         several = data.repeat(plan.members)
         return fit_gdkl(several, guide, options, beta=preset.beta, mu=preset.mu, objective=objective)
 
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
+        self._refuse_share("inducing points")
         subset = source.sample(subset_size(source.rows), plan.seed)
         kernel = plan.kind.kernel(guide_kernel(self.guide))
         guide = fit_guide(kernel, subset.rows[None], subset.targets[None]).for_batches()
@@ -276,7 +284,7 @@ class NNGPRegressor(RegressorBase):
 
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
         if self.relevance:
-            return fit_relevant_nngp(data, guide_kernel(self.guide))
+            return fit_relevant_nngp(data, guide_kernel(self.guide), _groups(plan))
         return fit_nngp(data, fit_guide(plan.kind.kernel(guide_kernel(self.guide)), data.rows, data.targets))
 
 
@@ -323,3 +331,9 @@ class GPRegressor(RegressorBase):
 
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
         return fit_gp(data, ard=bool(self.ard), base_kernel=self.base_kernel)
+
+
+def _groups(plan: Plan) -> torch.Tensor:
+    """For each column that a model sees, the number of the user's column: a category has several."""
+    groups = np.unique(cast(TableInput, plan.kind.input).groups, return_inverse=True)[1]
+    return torch.as_tensor(groups, device=plan.device)

@@ -62,10 +62,11 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         header["model"] = _pack_posterior(model, tensors)
     else:
         header["model"] = {"members": model.embed.count, "outputs": model.classes}
-    header["others"] = {}
+    header["others"] = []
     for number, (name, other) in enumerate(_others(estimator).items()):
         own = {f"network.{key}": value for key, value in other.embed.state_dict().items()}
-        header["others"][name] = {"network": _network(other.embed), "model": _pack_posterior(other, own)}
+        described = {"name": name, "network": _network(other.embed), "model": _pack_posterior(other, own)}
+        header["others"].append(described)
         tensors |= {f"{OTHER}{number}.{key}": value for key, value in own.items()}
     if "target_" in attributes:
         target = estimator.target_
@@ -160,6 +161,8 @@ def _pack_option(name: str, value: Any) -> Any:
         return {"kind": "preset", "fields": fields}
     if isinstance(value, infinite.InfiniteNetwork):
         return {"kind": "infinite", "spec": value.to_spec()}
+    if name == "warp" and isinstance(value, (list, tuple)):
+        return {"kind": CUSTOM, "type": "pair of functions"}
     if isinstance(value, (list, tuple)):
         return [_pack_option(name, entry) for entry in cast("list[Any]", value)]
     if isinstance(value, np.generic):

@@ -94,11 +94,6 @@ class ExactPosterior:
         covariance = self.kernel.gram(features.unsqueeze(-3)) - whitened.mT @ whitened
         return mean, 0.5 * (covariance + covariance.mT)
 
-    @torch.no_grad()
-    def left_out_variances(self) -> Tensor:
-        """Variance of each training target given all others, noise included, ``(members, outputs, n)``."""
-        return Solver(self.factor).left_out(torch.zeros_like(self.weights)).variance
-
     def _project(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means K(new, train)α, and L⁻¹K(train, new)."""
         cross = self.kernel.cross(features.unsqueeze(-3), self.features.unsqueeze(-3))

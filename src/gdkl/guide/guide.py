@@ -159,15 +159,6 @@ class Guide:
         return replace(self, gram=gram * (normaliser / self.normaliser)[..., None, None])
 
     @torch.no_grad()
-    def left_out_errors(self, groups: Tensor | None = None) -> Tensor:
-        """What each training target has beyond its prediction from all others, ``(members, outputs, n)``.
-
-        The hyperparameters were fitted to all rows; two numbers do not make that too good to be true. ``groups`` as for
-        `Solver.left_out`.
-        """
-        return self.targets - self._alone().left_out(self.targets, groups).mean
-
-    @torch.no_grad()
     def left_out(self) -> LeftOut:
         """What the guide alone, at its own best scale, predicts for each training row from the others' labels."""
         noise = self.noise.expand(self.targets.shape[:-1])

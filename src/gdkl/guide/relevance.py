@@ -98,7 +98,7 @@ def fit_relevance(
         noise_floor: Smallest noise variance.
         noise_scale: What the noise variance of each row is multiplied by, ``(n,)``.
         start: A fit to begin with: to other rows, or with another deviation.
-        iterations: Most steps of L-BFGS. From a fit to most of the same rows ten are enough.
+        iterations: Most steps of L-BFGS.
 
     Example:
         >>> from gdkl import infinite
@@ -142,16 +142,24 @@ def fit_relevance(
 
 
 def fit_relevance_folds(
-    fit: RelevanceFit, rows: Tensor, targets: Tensor, used: Tensor, **options: Any
+    kernel: GuideKernel,
+    rows: Tensor,
+    targets: Tensor,
+    used: Tensor,
+    starts: Sequence[RelevanceFit] | None = None,
+    **options: Any,
 ) -> list[RelevanceFit]:
-    """Fits to some of the rows each, ``(folds, k)`` positions, from one to all of them; options of `fit_relevance`.
+    """Fits to some of the rows each, ``(folds, k)`` positions, from fits to the same rows; options of `fit_relevance`.
 
-    Idle cores share them.
+    A fit to all rows is no start: it knows the targets that a fold holds out. Idle cores share the folds.
     """
+
+    def one(k: int) -> RelevanceFit:
+        start = None if starts is None else starts[k]
+        return fit_relevance(kernel, rows[used[k]], targets[..., used[k]], start=start, **options)
+
     with thread_pool(torch.get_num_threads()):
-        return thread_map(
-            len(used), lambda k: fit_relevance(fit.kernel, rows[used[k]], targets[..., used[k]], start=fit, **options)
-        )
+        return thread_map(len(used), one)
 
 
 def _some(n: int, most: int, device: torch.device) -> Tensor:

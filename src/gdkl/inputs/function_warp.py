@@ -92,7 +92,10 @@ class FunctionWarp:
         """By central differences of the inverse."""
         z = self.forward(y)
         below, above = (np.clip(z + step, self.low, self.high) for step in (-self.step, self.step))
-        return np.log(above - below) - np.log(self.undo(above) - self.undo(below))
+        with np.errstate(all="ignore"):
+            slope = np.log(above - below) - np.log(self.undo(above) - self.undo(below))
+        # Finite where the density is 0, so that its logarithm stays -inf there.
+        return np.where((z >= self.low) & (z <= self.high), slope, 0.0)
 
     def to_spec(self) -> dict[str, Any]:
         """Without the functions, which the user passes again."""

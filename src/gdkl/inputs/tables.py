@@ -116,8 +116,9 @@ class TableInput:
             tame_tails: Whether columns with extreme values are transformed by an asinh, and values beyond the training
                 range by a logarithm; copies all rows.
         """
-        parts, tails = list(parts), None
+        tails = None
         if tame_tails:
+            parts = list(parts)
             tails = _tails(np.concatenate(parts))
             parts = [_tame(part, tails) for part in parts]
         moments = ColumnMoments()
@@ -180,7 +181,8 @@ def _tails(values: FloatArray) -> FloatArray:
     """
     low, centre, high = np.percentile(values, [25, 50, 75], axis=0)
     away = np.abs(values - centre)
-    typical = np.nanmedian(np.where(away > 0, away, np.nan), axis=0)
+    # Of a constant column there is none.
+    typical = np.nanmedian(np.where((away > 0) | (away.max(axis=0) == 0), away, np.nan), axis=0)
     # The quartiles of a normal distribution are 1.349 deviations apart.
     spread = np.where(high > low, (high - low) / 1.349, typical)
     many = np.array([len(np.unique(column)) >= _TAIL_VALUES for column in values.T])

@@ -20,7 +20,7 @@ _SMALLEST_VARIANCE = 1e-290
 class TargetScaler:
     """Means and standard deviations of the training targets, and their warps.
 
-    What comes back (`means`, `variances`, `covariances`) is in warped units, which are the user's where there is no
+    What comes back (`means`, `variances`) is in warped units, which are the user's where there is no
     warp: `gdkl.predictive.Predictive` takes it from there.
 
     Attributes:
@@ -75,10 +75,6 @@ class TargetScaler:
     def variances(self, scaled: FloatArray) -> FloatArray:
         """Variances ``(..., outputs, n)`` back in warped units and the user's shape."""
         return self._shape(np.swapaxes(scaled, -1, -2) * self.std**2)
-
-    def covariances(self, scaled: FloatArray) -> FloatArray:
-        """Covariances ``(outputs, n, n)`` back in warped units: ``(n, n)`` or ``(n, n, outputs)``."""
-        return self._shape(np.moveaxis(scaled, 0, -1) * self.std**2)
 
     def _shape(self, values: FloatArray) -> FloatArray:
         return values[..., 0] if self.is_1d else values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gdkl.gp import NOISE_START, Marginals, Split, take_targets
+from gdkl.gp import NOISE_START, Marginals, Split, take_rows, take_targets
 from gdkl.guide import Guide
 from gdkl.nets import surround
 from gdkl.objectives import ObjectiveValue, SplitObjective, distillation, gaussian_term, guided, kl_term, predictive
@@ -47,7 +47,8 @@ def fit_gdkl(
     points, rows = (_POINTS if mu else 0), data.rows
     if points:
         own = rows[: len(guide.scale)]
-        own = torch.cat([own, surround(own, _POINTS_DRAWN, options.seed)], dim=1)
+        known = own if used is None else take_rows(own, used[: len(own)])
+        own = torch.cat([own, surround(known, _POINTS_DRAWN, options.seed)], dim=1)
         guide, rows = guide.with_rows(own), own.repeat(data.members // len(own), 1, 1)
     elif used is not None:
         guide = guide.with_rows(rows[: len(guide.scale)])

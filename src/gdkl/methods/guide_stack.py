@@ -22,8 +22,8 @@ DEVIATIONS = (0.0, 0.6, 1.5)
 #: A smoother kernel beside the guide's, of which functions are differentiable: kin8nm and concrete gain by it.
 SMOOTH, SMOOTH_DEVIATION = infinite.Sequential(infinite.Linear(weight_var=1.0), infinite.RBF(gamma=0.5)), 1.0
 
-#: Steps of L-BFGS for all rows, which begins at the fit with the narrower prior, and for a fold, which begins there.
-_ITERATIONS, _FOLD_ITERATIONS = 60, 8
+#: Steps of L-BFGS for all rows and for a fold; both begin at their own fit with the narrower prior.
+_ITERATIONS, _FOLD_ITERATIONS = 60, 25
 
 
 class GuideStack(NamedTuple):
@@ -44,7 +44,7 @@ class GuideStack(NamedTuple):
 def fit_guides(
     data: TrainingData, kernel: GuideKernel, folds: Folds, *, smooth: bool, groups: Tensor | None, noise_floor: float
 ) -> GuideStack:
-    """Fit each guide to all rows, and from there to the rows outside each fold.
+    """Fit each guide to all rows, and to the rows outside each fold.
 
     Args:
         data: Scaled training data of one fit.
@@ -56,12 +56,13 @@ def fit_guides(
     """
     rows, targets = data.rows[0].double(), data.targets[0].double()
     models, densities, logs = dict[str, FittedModel](), list[Tensor](), list[Tensor]()
-    fit: RelevanceFit | None = None
+    fit, refits = None, list[RelevanceFit]()
     for name, own, deviation in _guides(kernel, smooth):
         prior: dict[str, Any] = {"deviation": deviation, "groups": groups, "noise_floor": noise_floor}
-        start = fit if fit is not None and fit.kernel is own else None
-        fit = fit_relevance(own, rows, targets, start=start, iterations=_ITERATIONS, **prior)
-        refits = fit_relevance_folds(fit, rows, targets, folds.used, iterations=_FOLD_ITERATIONS, **prior)
+        follows = fit is not None and fit.kernel is own
+        fit = fit_relevance(own, rows, targets, start=fit if follows else None, iterations=_ITERATIONS, **prior)
+        starts = refits if follows else None
+        refits = fit_relevance_folds(own, rows, targets, folds.used, starts, iterations=_FOLD_ITERATIONS, **prior)
         predicted = [
             log_density(one.predict(rows[used], targets[:, used], rows[out]), targets[:, out])
             for one, out, used in zip(refits, *folds, strict=True)

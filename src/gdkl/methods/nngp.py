@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from gdkl.guide import Guide, GuideKernel, as_kernel_function, fit_guide, fit_relevance
 from gdkl.nets import ColumnScale, Members
@@ -23,10 +23,15 @@ def fit_nngp(data: TrainingData, guide: Guide) -> FittedModel:
     return FittedModel(nn.Identity(), guide.predictor(data.rows), history)
 
 
-def fit_relevant_nngp(data: TrainingData, kernel: GuideKernel) -> FittedModel:
-    """The same of columns times their relevances, which all outputs share and the sum of their evidences decides."""
+def fit_relevant_nngp(data: TrainingData, kernel: GuideKernel, groups: Tensor | None = None) -> FittedModel:
+    """The same of columns times their relevances, which all outputs share and the sum of their evidences decides.
+
+    ``groups`` has for each column the number of its group, which shares a relevance.
+    """
     pairs = zip(data.rows.double(), data.targets.double(), strict=True)
-    fits = [fit_relevance(kernel, rows, targets, deviation=RELEVANCE_DEVIATION) for rows, targets in pairs]
+    fits = [
+        fit_relevance(kernel, rows, targets, deviation=RELEVANCE_DEVIATION, groups=groups) for rows, targets in pairs
+    ]
     embed = Members([ColumnScale(fit.multipliers.to(data.rows)) for fit in fits]).eval()
     scaled = TrainingData(embed(data.rows), data.targets)
     guide = fit_guide(as_kernel_function(kernel), scaled.rows, scaled.targets)

@@ -56,7 +56,8 @@ def fit_stacked_gdkl(
     fold_data = TrainingData(scaled, data.targets.expand(len(scaled), -1, -1))
     used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
     guide = fit_guide(as_kernel_function(kernel), used.rows, used.targets, noise_floor=noise_floor)
-    options = replace(options, noise_start=guided_noise_start(guide).repeat(times, 1))
+    if options.noise_start is None:
+        options = replace(options, noise_start=guided_noise_start(guide).repeat(times, 1))
     guide = replace(guide, targets=fold_data.targets)
     model = fit_gdkl(fold_data.repeat(times), guide, options, beta=beta, mu=mu, used=folds.used.repeat(times, 1))
     q = _held_out(model, used.repeat(times), out.repeat(times), times)

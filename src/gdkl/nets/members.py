@@ -58,6 +58,8 @@ class Members(nn.Module):
         if self._batched:
             try:
                 return cast("Callable[..., Tensor]", torch.vmap(one, randomness="different"))(state, rows)
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError:
                 self._batched = False
         return torch.stack([one({name: value[k] for name, value in state.items()}, rows[k]) for k in range(self.count)])

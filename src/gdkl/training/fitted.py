@@ -156,7 +156,8 @@ class Stack:
             (weight / model.members).expand(model.members, -1)
             for model, weight in zip(self.models.values(), self.weights, strict=True)
         ]
-        return torch.cat(shares)
+        total = torch.cat(shares).double()
+        return total / total.sum(dim=0)
 
     def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Latent means and variances ``(K, outputs, m)`` of all members at rows ``(1, m, d)``, and their noise."""

@@ -70,7 +70,7 @@ class SplitSampler:
     def draw(self, count: int) -> Split:
         """The next ``count`` splits: indices ``(count, members, n1)`` and ``(count, members, n2)``.
 
-        Without further rows n1 is half of the rows used, rounded down, and n2 the rest; with them n2 is twice as many.
+        n1 is half of the rows used, rounded down, and n2 the rest and the further rows.
         """
         # In float32 whatever torch's default is: a seed means the same splits everywhere.
         shape = (count, self.members, self.n)
