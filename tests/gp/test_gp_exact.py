@@ -41,17 +41,6 @@ def test_condition_is_the_textbook_posterior(n1, n2, noise, seed):
     np.testing.assert_allclose(q.variance, np.diag(covariance), atol=1e-9)
 
 
-def test_left_out_variances_are_those_without_the_row():
-    features, targets = _random(2, 10, 3), _random(2, 2, 10)
-    noise = torch.tensor([[0.1, 0.3], [0.01, 0.5]], dtype=torch.float64)
-    kernel = GPyTorchKernel(rbf_kernel((2, 2)).double())
-    left_out = ExactPosterior.condition(kernel, features, targets, noise, name="K").left_out_variances()
-    for row in range(10):
-        others = [index for index in range(10) if index != row]
-        without = ExactPosterior.condition(kernel, features[:, others], targets[..., others], noise, name="K")
-        torch.testing.assert_close(left_out[..., row], without.marginals(features[:, [row]]).variance[..., 0] + noise)
-
-
 def test_exact_posterior_marginals_and_covariance_are_the_textbook_ones():
     members, outputs, n, m = 2, 3, 15, 6
     features, new, targets = _random(members, n, 4), _random(members, m, 4, seed=1), _random(members, outputs, n)

@@ -113,39 +113,6 @@ def test_gram_is_normalised_and_the_scale_undoes_it():
     np.testing.assert_allclose(q.variance[0, 0], np.diag(covariance), atol=1e-8)
 
 
-def test_left_out_errors_are_those_of_a_guide_that_was_not_told_the_row():
-    x, y = _data(members=2, outputs=2, n=12)
-    guide = _guide(x, y)
-    errors = guide.left_out_errors()
-    for member in range(2):
-        for output in range(2):
-            K = float(guide.scale[member, output]) * guide.gram[member].numpy()
-            target, noise = y[member, output].numpy(), float(guide.noise[member, output])
-            for row in range(12):
-                others = np.delete(np.arange(12), row)
-                mean, _ = dense.posterior(
-                    K[np.ix_(others, others)], K[[row]][:, others], K[[row]][:, [row]], target[others], noise
-                )
-                np.testing.assert_allclose(errors[member, output, row], target[row] - mean[0], atol=1e-8)
-
-
-def test_groups_are_left_out_together():
-    x, y = _data(members=2, outputs=2, n=12)
-    guide = _guide(x, y)
-    groups = torch.tensor([0, 1, 0, 2, 3, 1, 4, 0, 5, 6, 7, 8])
-    errors = guide.left_out_errors(groups)
-    for member in range(2):
-        for output in range(2):
-            K = float(guide.scale[member, output]) * guide.gram[member].numpy()
-            target, noise = y[member, output].numpy(), float(guide.noise[member, output])
-            for group in range(9):
-                out, others = (np.flatnonzero(chosen) for chosen in (groups == group, groups != group))
-                mean, _ = dense.posterior(
-                    K[np.ix_(others, others)], K[np.ix_(out, others)], K[np.ix_(out, out)], target[others], noise
-                )
-                np.testing.assert_allclose(errors[member, output, out], target[out] - mean, atol=1e-8)
-
-
 def _plain(a, b):
     return torch.exp(-0.5 * torch.cdist(a, b).square())
 

@@ -74,8 +74,13 @@ class FunctionWarp:
                 end, step = (end + step, 2 * step) if valid else (end, step / 2)
             return end
 
+        first, last = float(z[0]), float(z[-1])
         with np.errstate(all="ignore"):
-            return cls(function, undo, reach(float(z[0]), -scale), reach(float(z[-1]), scale), 1e-5 * scale)
+            low, high = reach(first, -scale), reach(last, scale)
+        # An end that is beyond the targets by rounding alone is theirs: counts have zeros.
+        near = 1e-6 * scale
+        low, high = (first if first - low < near else low), (last if high - last < near else high)
+        return cls(function, undo, low, high, 1e-5 * scale)
 
     def forward(self, y: FloatArray) -> FloatArray:
         """The user's function; -inf or inf where it has no value."""

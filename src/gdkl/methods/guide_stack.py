@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gdkl import infinite
 from gdkl.calibration import Folds, log_density, stack_weights
@@ -90,7 +90,9 @@ def _guides(kernel: GuideKernel, smooth: bool) -> Iterator[tuple[str, GuideKerne
 
 def _model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
     """A guide conditioned on all rows."""
-    embed = Members([ColumnScale(fit.multipliers.to(data.rows))]).eval()
+    embed = nn.Identity()
+    if isinstance(fit.kernel, infinite.InfiniteNetwork):
+        embed = Members([ColumnScale(fit.multipliers.to(data.rows))]).eval()
     one = data.targets.new_ones(1, data.outputs)
     kernel = ScaledKernel(as_kernel_function(fit.kernel), fit.scale / fit.normaliser * one)
     return FittedModel(
