@@ -42,7 +42,7 @@ def test_every_block_of_the_readme_runs(
     session = run_page("README.md", 3)
     printed = capsys.readouterr().out
     assert re.search(r"\d+% of the test targets are in their 90 % interval", printed)
-    assert re.search(r"stopped after \d+ steps; columns of the log: .*\bkl\b", printed)
+    assert re.search(r"\d+ steps; columns of the log: .*\bkl\b", printed)
     assert {path.name for path in tmp_path.iterdir()} == {"model.gdkl"}
     assert isinstance(session["model"], gdkl.GDKLRegressor)
 

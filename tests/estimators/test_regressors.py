@@ -73,8 +73,10 @@ def test_units_are_the_users(name):
     options = {"n_iter": 10} if "n_iter" in MAKERS[name]().get_params() else {}
     one, two = MAKERS[name](**options).fit(X, y), MAKERS[name](**options).fit(X * 1000 - 3, y / 50 + 7)
     a, b = one.predict_distribution(X), two.predict_distribution(X * 1000 - 3)
-    np.testing.assert_allclose(b.mean, a.mean / 50 + 7, rtol=1e-6)
-    np.testing.assert_allclose(b.std, a.std / 50, rtol=1e-4)
+    # The searches of a stack end where an iteration gains little, which rounding moves.
+    tolerance = 100 if name == "gdkl" else 1
+    np.testing.assert_allclose(b.mean, a.mean / 50 + 7, rtol=1e-6 * tolerance)
+    np.testing.assert_allclose(b.std, a.std / 50, rtol=1e-4 * tolerance)
 
 
 @ALL
