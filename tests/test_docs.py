@@ -191,6 +191,31 @@ def test_the_uci_table_is_that_of_its_file() -> None:
             assert not text or float(text) == published[name][f"{dataset.lower()}.{score}"][0]
 
 
+@pytest.mark.parametrize(("after", "size"), [("100 rows, three splits", 100), ("500 rows, one split", 500)])
+def test_the_page_of_real_tables_is_that_of_its_file(after: str, size: int) -> None:
+    names = ("scaled_log_likelihood", "scaled_crps", "scaled_rmse", "coverage")
+    means: dict[str, dict[str, list[float]]] = {}
+    for line in lines("tables"):
+        if line["size"] == size:
+            found = [line["scores"]["test"][name] for name in names]
+            means.setdefault(line["method"], {}).setdefault(line["dataset"], []).append(found)
+    by_method = {
+        method: np.array([np.mean(found, axis=0) for _, found in sorted(own.items())]) for method, own in means.items()
+    }
+    rows = [row for row in table_rows("docs/results/tables.md", after) if row[0].strip("`") in by_method]
+    assert {row[0].strip("`") for row in rows} == set(by_method)
+    for method, ll, median, crps, rmse, coverage, _, better in rows:
+        own = by_method[method.strip("`")]
+        assert len(own) == 22
+        assert ll == shown(own[:, :1].ravel(), 2)
+        assert median == f"{np.median(own[:, 0]):.2f}"
+        assert (crps, rmse) == (shown(own[:, 1], 3), shown(own[:, 2], 3))
+        assert coverage == f"{own[:, 3].mean():.2f} ({own[:, 3].min():.2f})"
+        if better:
+            gains = by_method["gdkl"] - own
+            assert better == f"{(gains[:, 0] > 0).sum()} / {(gains[:, 1] < 0).sum()}"
+
+
 @pytest.mark.parametrize("after", ["# Classification", "The same with a temperature"])
 def test_the_tables_of_classes_are_those_of_their_file(after: str) -> None:
     stored, page = lines("classes"), "docs/results/classes.md"
