@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from experiments_helpers import CLASSES, SMALL, cells
+from joblib.externals.loky import get_reusable_executor
 
 from gdkl import estimators, training
 from gdkl.experiments import Results
@@ -30,6 +31,8 @@ def log(tmp_path, monkeypatch):
     path = tmp_path / "log"
     path.write_text("")
     monkeypatch.setenv("GDKL_TEST_LOG", str(path))
+    # joblib's workers stay, with the environment that they started in.
+    get_reusable_executor().shutdown(wait=True)
     return lambda: path.read_text().splitlines()
 
 
