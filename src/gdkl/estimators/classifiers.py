@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ import torch
 from gdkl.calibration import hold_out_stratified, select
 from gdkl.estimators.base import Fit, to_numpy
 from gdkl.estimators.classification import ClassifierBase, interrupted_trial
-from gdkl.estimators.factories import FeatureNet
 from gdkl.estimators.guided import GuidedClassifier
+from gdkl.estimators.options import CommonOptions, NetworkOptions, StudentOptions
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset
 from gdkl.gp import ClassLikelihood
@@ -26,10 +26,7 @@ from gdkl.methods import (
     fit_sparse_gdkl_classes,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import BatchSource, Callback, Checkpoint, ClassData, StepReport, TensorBatches
-
-if TYPE_CHECKING:
-    from gpytorch.kernels import Kernel
+from gdkl.training import BatchSource, ClassData, TensorBatches
 
 #: Share of the guide in predictions of images, by whether it predicts held-out labels well: chosen on draws that are in
 #: no table of results.
@@ -43,43 +40,13 @@ _LESS = 1 / 30
 _FEWEST_HELD_OUT = 10
 
 
-class StudentClassifier(ClassifierBase):
+@dataclass(kw_only=True, eq=False, repr=False)
+class StudentClassifier(StudentOptions, ClassifierBase):
     """What GDKL and DKL have in common: the student's options."""
 
-    def __init__(
-        self,
-        *,
-        n_iter: int | None = None,
-        likelihood: str = "dirichlet",
-        feature_net: FeatureNet = None,
-        base_kernel: Kernel | None = None,
-        inference: str = "auto",
-        n_inducing: int | None = None,
-        n_members: int = 1,
-        augment: bool | str = False,
-        views: str = "plain",
-        preset: Preset | str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
-    ):
-        self.n_iter = n_iter
-        self.likelihood = likelihood
-        self.feature_net = feature_net
-        self.base_kernel = base_kernel
-        self.inference = inference
-        self.n_inducing = n_inducing
-        self.n_members = n_members
-        self.augment = augment
-        self.views = views
-        self.preset = preset
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    likelihood: str = "dirichlet"
+    augment: bool | str = False
+    views: str = "plain"
 
 
 class _Trust(NamedTuple):
@@ -89,6 +56,7 @@ class _Trust(NamedTuple):
     share: float | str
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GDKLClassifier(GuidedClassifier, StudentClassifier):
     """Guided deep kernel learning of classes: features of a network, one Gaussian process per class over them.
 
@@ -137,50 +105,11 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
 
     _method: ClassVar[str] = "gdkl"
     _has_sparse: ClassVar[bool] = True
-    beta_: float
 
-    def __init__(
-        self,
-        *,
-        beta: float | None = None,
-        n_iter: int | None = None,
-        likelihood: str = "dirichlet",
-        guide: GuideKernel | str | None = None,
-        guide_share: float | str | None = None,
-        feature_net: FeatureNet = None,
-        base_kernel: Kernel | None = None,
-        inference: str = "auto",
-        n_inducing: int | None = None,
-        n_members: int = 1,
-        augment: bool | str = "auto",
-        views: str = "plain",
-        preset: Preset | str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
-    ):
-        super().__init__(
-            n_iter=n_iter,
-            likelihood=likelihood,
-            feature_net=feature_net,
-            base_kernel=base_kernel,
-            inference=inference,
-            n_inducing=n_inducing,
-            n_members=n_members,
-            augment=augment,
-            views=views,
-            preset=preset,
-            device=device,
-            dtype=dtype,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.beta = beta
-        self.guide = guide
-        self.guide_share = guide_share
+    beta: float | None = None
+    guide: GuideKernel | str | None = None
+    guide_share: float | str | None = None
+    augment: bool | str = "auto"
 
     def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
         preset = plan.preset
@@ -294,7 +223,8 @@ class DKLClassifier(StudentClassifier):
         return Fit(model)
 
 
-class NNGPClassifier(GuidedClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class NNGPClassifier(CommonOptions, GuidedClassifier):
     """The guide alone: one Gaussian process per class with the kernel of an infinitely wide network.
 
     Options are as for `GDKLClassifier`. ``Preset(calibrate=True)`` fits a temperature to leave-one-out predictions; not
@@ -309,26 +239,10 @@ class NNGPClassifier(GuidedClassifier):
 
     _method: ClassVar[str] = "nngp"
 
-    def __init__(
-        self,
-        *,
-        likelihood: str = "dirichlet",
-        guide: GuideKernel | str | None = None,
-        views: str = "plain",
-        preset: Preset | str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.likelihood = likelihood
-        self.guide = guide
-        self.views = views
-        self.preset = preset
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
+    likelihood: str = "dirichlet"
+    guide: GuideKernel | str | None = None
+    views: str = "plain"
+    preset: Preset | str | None = None
 
     def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
         guide = self._fit_guide(data, plan)
@@ -338,7 +252,8 @@ class NNGPClassifier(GuidedClassifier):
         return Fit(fit_nngp(data, guide), temperature=temperature)
 
 
-class NNClassifier(ClassifierBase):
+@dataclass(kw_only=True, eq=False, repr=False)
+class NNClassifier(NetworkOptions, ClassifierBase):
     """The same network with a softmax head, trained on the cross-entropy of all rows. For comparison.
 
     Its options are those of `DKLClassifier` that a network has; ``feature_net`` gets a linear layer to the classes.
@@ -352,32 +267,8 @@ class NNClassifier(ClassifierBase):
 
     _method: ClassVar[str] = "nn"
 
-    def __init__(
-        self,
-        *,
-        n_iter: int | None = None,
-        feature_net: FeatureNet = None,
-        n_members: int = 1,
-        augment: bool | str = False,
-        views: str = "plain",
-        preset: Preset | str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
-    ):
-        self.n_iter = n_iter
-        self.feature_net = feature_net
-        self.n_members = n_members
-        self.augment = augment
-        self.views = views
-        self.preset = preset
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    augment: bool | str = False
+    views: str = "plain"
 
     def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
         if plan.preset.calibrate:

@@ -27,6 +27,7 @@ class GuidedClassifier(ClassifierBase):
 
     guide_: GuideKernel
     guide_report_: pd.DataFrame
+    beta_: float
 
     def _check_options(self) -> None:
         super()._check_options()

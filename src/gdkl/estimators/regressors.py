@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -10,10 +10,10 @@ import torch
 
 from gdkl.calibration import FOLDS
 from gdkl.estimators.checks import check_flag
-from gdkl.estimators.factories import FeatureNet, check_base_kernel, guide_kernel
+from gdkl.estimators.factories import check_base_kernel, guide_kernel
 from gdkl.estimators.kinds import AUTO
+from gdkl.estimators.options import CommonOptions, StudentOptions
 from gdkl.estimators.plan import Plan
-from gdkl.estimators.presets import Preset
 from gdkl.estimators.regression import RegressorBase
 from gdkl.guide import GuideKernel, fit_guide, subset_size
 from gdkl.inputs import TableInput
@@ -32,12 +32,9 @@ from gdkl.objectives import SplitObjective
 from gdkl.training import (
     Batch,
     BatchSource,
-    Callback,
-    Checkpoint,
     FittedModel,
     NumberedBatches,
     Stack,
-    StepReport,
     TrainingData,
 )
 
@@ -45,39 +42,11 @@ if TYPE_CHECKING:
     from gpytorch.kernels import Kernel
 
 
-class StudentRegressor(RegressorBase):
+class StudentRegressor(StudentOptions, RegressorBase):
     """What GDKL and DKL have in common: the student's options."""
 
-    def __init__(
-        self,
-        *,
-        n_iter: int | None = None,
-        feature_net: FeatureNet = None,
-        base_kernel: Kernel | None = None,
-        inference: str = "auto",
-        n_inducing: int | None = None,
-        n_members: int = 1,
-        preset: Preset | str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
-    ):
-        self.n_iter = n_iter
-        self.feature_net = feature_net
-        self.base_kernel = base_kernel
-        self.inference = inference
-        self.n_inducing = n_inducing
-        self.n_members = n_members
-        self.preset = preset
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class GDKLRegressor(StudentRegressor):
     """Guided deep kernel learning: learns features like a network, keeps the uncertainty of an infinite one.
 
@@ -126,44 +95,10 @@ class GDKLRegressor(StudentRegressor):
     _method: ClassVar[str] = "gdkl"
     _has_sparse: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        beta: float | None = None,
-        n_iter: int | None = None,
-        guide: GuideKernel | None = None,
-        feature_net: FeatureNet = None,
-        base_kernel: Kernel | None = None,
-        inference: str = "auto",
-        n_inducing: int | None = None,
-        n_members: int = 1,
-        guide_share: float | str = AUTO,
-        warp: Any = AUTO,
-        preset: Preset | str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callback | Checkpoint | Callable[[StepReport], bool | None]] | None = None,
-    ):
-        super().__init__(
-            n_iter=n_iter,
-            feature_net=feature_net,
-            base_kernel=base_kernel,
-            inference=inference,
-            n_inducing=n_inducing,
-            n_members=n_members,
-            preset=preset,
-            device=device,
-            dtype=dtype,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.beta = beta
-        self.guide = guide
-        self.guide_share = guide_share
-        self.warp = warp
+    beta: float | None = None
+    guide: GuideKernel | None = None
+    guide_share: float | str | None = AUTO
+    warp: Any = AUTO
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -238,7 +173,8 @@ class DKLRegressor(StudentRegressor):
         return fit_sparse_dkl(source, outputs, plan.options(source.rows), held_out=held_out)
 
 
-class NNGPRegressor(RegressorBase):
+@dataclass(kw_only=True, eq=False, repr=False)
+class NNGPRegressor(CommonOptions, RegressorBase):
     """The guide alone: a Gaussian process with the kernel of an infinitely wide network.
 
     Output scale and noise are fitted by evidence to convergence; there are no steps to tune.
@@ -260,22 +196,8 @@ class NNGPRegressor(RegressorBase):
 
     _method: ClassVar[str] = "nngp"
 
-    def __init__(
-        self,
-        *,
-        guide: GuideKernel | None = None,
-        relevance: bool = False,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.guide = guide
-        self.relevance = relevance
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
+    guide: GuideKernel | None = None
+    relevance: bool = False
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -288,7 +210,8 @@ class NNGPRegressor(RegressorBase):
         return fit_nngp(data, fit_guide(plan.kind.kernel(guide_kernel(self.guide)), data.rows, data.targets))
 
 
-class GPRegressor(RegressorBase):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GPRegressor(CommonOptions, RegressorBase):
     """A plain Gaussian process on the columns, RBF by default: the bar on small tables.
 
     Hyperparameters and noise are fitted by evidence (L-BFGS, several starts); there are no steps to tune.
@@ -306,22 +229,8 @@ class GPRegressor(RegressorBase):
 
     _method: ClassVar[str] = "gp"
 
-    def __init__(
-        self,
-        *,
-        ard: bool = False,
-        base_kernel: Kernel | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.ard = ard
-        self.base_kernel = base_kernel
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
+    ard: bool = False
+    base_kernel: Kernel | None = None
 
     def _check_options(self) -> None:
         super()._check_options()
