@@ -44,11 +44,17 @@ def table(cell: Cell, data_dir: Path | None, validation: int) -> Part:
 
 
 def mixed_table(cell: Cell, data_dir: Path | None, validation: int) -> Part:
-    """Some rows of a table that may have text and missing cells, at most four fifths; up to 2000 others are scored."""
+    """Some rows of a table that may have text and missing cells."""
+    X, y, *_ = datasets.load(cell.dataset, data_dir)
+    return cut(
+        X, np.log1p(y) if cell.dataset == "blog" else y, cell, validation
+    )  # counts over four orders of magnitude
+
+
+def cut(X: Any, y: NDArray[Any], cell: Cell, validation: int) -> Part:
+    """The training rows of a cell, at most four fifths of all; up to 2000 others are scored."""
     if not isinstance(cell.size, int) or cell.size < 2:
         raise OptionError(f"size={cell.size!r} must be a number of training rows of at least 2.")
-    X, y, *_ = datasets.load(cell.dataset, data_dir)
-    y = np.log1p(y) if cell.dataset == "blog" else y  # counts over four orders of magnitude
     order = np.random.default_rng(int(cell.split or 0)).permutation(len(y))
     train, test, _ = np.split(order, np.cumsum([min(cell.size, int(0.8 * len(y))), TEST_ROWS]))
     train, test = _held_out(train, test, validation)

@@ -1,11 +1,11 @@
-"""The experiments: three of the paper, and four of our own."""
+"""The experiments: those of the paper, and our own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from gdkl.experiments import data
-from gdkl.experiments.benchmark import TABLE_CLASSES, TABLES
+from gdkl.experiments.benchmark import TABLE_CLASSES, TABLES, UNSEEN, UNSEEN_CLASSES
 from gdkl.experiments.draws import PAPER_DRAW, SIZES
 from gdkl.experiments.spec import Column, Method, PaperTable, Spec
 from gdkl.numerics import OptionError
@@ -161,7 +161,9 @@ LARGE = Spec(
     first_seed=3,
 )
 
-SPECS: Mapping[str, Spec] = {one.name: one for one in (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES)}
+SPECS: Mapping[str, Spec] = {
+    one.name: one for one in (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES, UNSEEN, UNSEEN_CLASSES)
+}
 
 
 def spec_named(name: str) -> Spec:
