@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +23,7 @@ from gdkl.experiments import SPECS, Cell, Column, Results, data, peers, summary_
 from gdkl.experiments.peers import PeerClassifier, PeerRegressor
 from gdkl.experiments.runner import run
 from gdkl.experiments.summary import gains, split_scores
-from gdkl.experiments.trial import coverage_by_width, scaled_scores
+from gdkl.experiments.trial import coverage_by_width, scaled_scores, shuffled_auroc
 from gdkl.metrics import summary
 from gdkl.predictive import Predictive
 
@@ -326,3 +328,19 @@ class TestSummary:
         assert path.read_bytes().startswith(b"\x89PNG")
         alone = [line for line in made_lines() if line["method"] == "gdkl"]
         assert write_pictures(replace(TABLES, reference="botorch"), alone, tmp_path) == []
+
+
+def test_auroc_of_shuffled_rows_is_that_of_the_distance_that_the_variance_follows() -> None:
+    """Two equal columns: a shuffled row leaves the diagonal, and a variance that grows with the distance tells it."""
+
+    class Distance:
+        def predict_distribution(self, X: Any) -> Any:
+            rows = np.asarray(X, dtype=float)
+            return SimpleNamespace(latent_variance=np.abs(rows[:, 0] - rows[:, 1]))
+
+    column = np.arange(200.0)
+    X = np.stack([column, column], axis=1)
+    expected = 1 - 0.5 / 200  # one shuffled row in 200 is real by chance, and ties count half
+    assert shuffled_auroc(Distance(), X, 0) == pytest.approx(expected, abs=0.01)
+    assert shuffled_auroc(Distance(), pd.DataFrame(X), 0) == shuffled_auroc(Distance(), X, 0)
+    assert (X[:, 0] == X[:, 1]).all()

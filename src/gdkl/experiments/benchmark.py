@@ -27,6 +27,7 @@ TABLES = Spec(
     ),
     {
         "gdkl": Method("the estimator as it comes", "GDKLRegressor"),
+        "guides": Method("its guides alone, with the same warp and noise", "GDKLRegressor", {"guide_share": 1.0}),
         "nngp": Method("the guide alone", "NNGPRegressor"),
         "nngp_relevance": Method("the guide alone, a relevance per column", "NNGPRegressor", {"relevance": True}),
         "gp_ard": Method("RBF Gaussian process, a lengthscale per column", "GPRegressor", {"ard": True}),

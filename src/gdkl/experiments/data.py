@@ -18,7 +18,7 @@ from gdkl.numerics import OptionError
 _VALIDATION_SEED = 0
 
 #: Methods that take a table with text and missing cells as it is; the others are given numbers.
-AS_GIVEN = ("catboost", "gdkl", "nngp", "nngp_relevance", "gp_ard", "dkl")
+AS_GIVEN = ("catboost", "gdkl", "guides", "nngp", "nngp_relevance", "gp_ard", "dkl")
 
 #: Rows of a mixed table that are scored at most.
 TEST_ROWS = 2000

@@ -199,6 +199,8 @@ def _scored(spec: Spec, cell: Cell, part: Part, model: Any, common: Mapping[str,
         if spec.reference:
             scores["test"] |= scaled_scores(scores["test"], float(np.std(part.y)))
             details["coverage_by_width"] = coverage_by_width(*found["test"])
+            if hasattr(model, "stack_"):
+                scores["test"]["shuffled_auroc"] = shuffled_auroc(model, part.X_test, int(cell.split or 0))
     seconds = {**common["seconds"], "predict": round(time.perf_counter() - started, 3)}
     line = {**cell.identity(), "key": cell.key, "scores": scores, "seconds": seconds}
     return {**line, "versions": common["versions"], "details": details}
@@ -233,6 +235,21 @@ def coverage_by_width(predictive: Predictive, y: FloatArray) -> list[float]:
     low, high = predictive.interval(0.9)
     inside = ((low <= y) & (y <= high))[np.argsort(high - low, kind="stable")]
     return [round(float(part.mean()), 4) for part in np.array_split(inside, 10) if len(part)]
+
+
+def shuffled_auroc(model: Any, X: Any, seed: int) -> float:
+    """How well the latent variance tells rows whose columns were shuffled, each on its own, from the real ones."""
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415  (slow to import)
+
+    generator = np.random.default_rng(seed)
+    shuffled = X.copy()
+    columns: Any = shuffled if isinstance(shuffled, np.ndarray) else shuffled.iloc
+    for column in range(X.shape[1]):
+        order = generator.permutation(len(X))
+        columns[:, column] = X[order, column] if isinstance(X, np.ndarray) else X.iloc[order, column].to_numpy()
+    found = [model.predict_distribution(rows).latent_variance for rows in (X, shuffled)]
+    truth = np.repeat([0, 1], [len(part) for part in found])
+    return float(roc_auc_score(truth, np.concatenate(found)))
 
 
 def class_scores(probs: FloatArray, labels: NDArray[Any]) -> dict[str, float]:
