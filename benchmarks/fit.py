@@ -1,87 +1,91 @@
-"""Whole fits: seconds to a given test log-likelihood, the library's schedule beside the published one.
+"""Whole fits: the default GDKLRegressor beside BoTorch's SingleTaskGP as it comes, on real tables, in turns.
 
-Run: python benchmarks/fit.py --data-dir DIR [--datasets boston energy] [--splits 0 1] [--record fits.json]
+Run: python benchmarks/fit.py --data-dir DIR [--experiment tables-unseen] [--rows 500] [--tables boston energy]
+     python benchmarks/fit.py --busy
 
-Each contender trains on the same splits of the same tables, alone, one after the other. The published schedule runs for
-its 7000 steps, the library's for several lengths. The level to reach is the published schedule's mean test
-log-likelihood over the splits, less one standard error where there are several; the ratio is of the published time to
-that of the shortest of ours that gets there.
-
-With --record every fit goes into a file, and what is there already is not fitted again: a long comparison can be made
-in pieces, as by --contenders published, then --contenders 1000 2000, while nothing else runs.
+Prints seconds of both and their ratio for each table, and the median ratio. BoTorch sees tables as the peers of the
+benchmark do, one column per category. With --busy it times our regressors on a made table alone and beside a process
+that computes on every core, and prints how much longer they take.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import multiprocessing
+import os
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from gdkl import GDKLRegressor, datasets, metrics
+from gdkl import GDKLRegressor, GPRegressor, NNGPRegressor
+from gdkl.experiments import SPECS, Cell
+from gdkl.experiments.peers import PeerRegressor
 
-PUBLISHED = "published"
-OPTIONS: dict[str, Any] = {"preset": "paper"}
 
-
-def fit(name: str, split: int, contender: str, data_dir: Path | None) -> dict[str, float]:
-    """Seconds and test log-likelihood of one fit."""
-    X, y, *_ = datasets.load(name, data_dir=data_dir)
-    train, test = datasets.published_split(len(X), split)
-    options = OPTIONS if contender == PUBLISHED else {"n_iter": int(contender)}
-    model = GDKLRegressor(random_state=0, **options)
+def seconds(model: Any, X: Any, y: Any) -> float:
+    """Of one fit."""
     started = time.perf_counter()
-    model.fit(X[train], y[train])
-    seconds = time.perf_counter() - started
-    level = metrics.summary(model.predict_distribution(X[test]), y[test])["log_likelihood"]
-    return {"seconds": round(seconds, 2), "log_likelihood": round(level, 4)}
+    model.fit(X, y)
+    return time.perf_counter() - started
 
 
-def report(name: str, splits: list[int], fits: dict[str, dict[str, float]]) -> None:
-    """One line per contender, and when ours reach the published level."""
-    rows: dict[str, tuple[float, list[float]]] = {}
-    contenders = {key.split("/")[1] for key in fits if key.startswith(f"{name}/")}
-    for contender in sorted(contenders, key=lambda c: (c != PUBLISHED, len(c), c)):
-        found = [fits[key] for split in splits if (key := f"{name}/{contender}/{split}") in fits]
-        if len(found) == len(splits):
-            rows[contender] = (
-                float(np.mean([one["seconds"] for one in found])),
-                [one["log_likelihood"] for one in found],
-            )
-            print(f"{name}, {contender}: {rows[contender][0]:.1f} s per fit, LL {np.mean(rows[contender][1]):.3f}")
-    if PUBLISHED not in rows:
-        return
-    there, levels = rows.pop(PUBLISHED)
-    margin = np.std(levels, ddof=1) / np.sqrt(len(levels)) if len(levels) > 1 else 0.0
-    goal = float(np.mean(levels) - margin)
-    sooner = [there / seconds for seconds, ours in rows.values() if np.mean(ours) >= goal]
-    print(f"{name}: LL {goal:.3f} is reached " + (f"{sooner[0]:.1f} times sooner" if sooner else "by none of ours"))
+def beside_botorch(experiment: str, tables: list[str], rows: int, data_dir: Path | None) -> None:
+    """One line per table, and the median ratio."""
+    spec, ratios = SPECS[experiment], list[float]()
+    models = {"gdkl": GDKLRegressor(random_state=0), "botorch": PeerRegressor(peer="botorch", tuned=False)}
+    for table in tables or spec.datasets:
+        taken: dict[str, float] = {}
+        for method, model in models.items():
+            part = spec.data(Cell(experiment, table, method, rows, 1, 0, "test", {}), data_dir, 0)
+            taken[method] = seconds(model, part.X, part.y)
+        ratios.append(taken["gdkl"] / taken["botorch"])
+        own, other = taken.values()
+        print(f"{table}: GDKL {own:.1f} s, BoTorch {other:.1f} s, ratio {ratios[-1]:.2f}", flush=True)
+    print(f"median over {len(ratios)} tables: GDKL / BoTorch {median(ratios):.2f}")
+
+
+def compute() -> None:
+    """Keep a core busy."""
+    matrix = np.random.default_rng(0).standard_normal((300, 300))
+    while True:
+        matrix @ matrix
+
+
+def beside_a_busy_process(rows: int) -> None:
+    """How much longer fits take while every core has other work."""
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((rows, 17))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * generator.standard_normal(rows)
+    models = {"GDKL": GDKLRegressor, "NNGP": NNGPRegressor, "GP": GPRegressor}
+    quiet = {name: min(seconds(model(random_state=0), X, y) for _ in range(2)) for name, model in models.items()}
+    processes = [multiprocessing.Process(target=compute, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for process in processes:
+        process.start()
+    try:
+        for name, model in models.items():
+            busy = seconds(model(random_state=0), X, y)
+            print(f"{name}: {quiet[name]:.1f} s alone, {busy:.1f} s on busy cores, ratio {busy / quiet[name]:.2f}")
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def main() -> None:
-    """Fit what is missing, print a table."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, default=None)
-    parser.add_argument("--datasets", nargs="+", default=["boston", "energy", "concrete"])
-    parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--contenders", nargs="+", default=[PUBLISHED, "1000", "1500", "2000"])
-    parser.add_argument("--record", type=Path, default=None)
+    parser.add_argument("--experiment", choices=["tables", "tables-unseen"], default="tables")
+    parser.add_argument("--tables", nargs="+", default=[])
+    parser.add_argument("--rows", type=int, default=500)
+    parser.add_argument("--busy", action="store_true")
     arguments = parser.parse_args()
-    record: Path | None = arguments.record
-    fits: dict[str, dict[str, float]] = json.loads(record.read_text()) if record is not None and record.exists() else {}
-    for name in arguments.datasets:
-        for split in arguments.splits:
-            for contender in arguments.contenders:
-                key = f"{name}/{contender}/{split}"
-                if key not in fits:
-                    fits[key] = fit(name, split, contender, arguments.data_dir)
-                    print(key, fits[key], flush=True)
-                    if record is not None:
-                        record.write_text(json.dumps(fits, indent=1, sort_keys=True) + "\n")
-        report(name, arguments.splits, fits)
+    if arguments.busy:
+        beside_a_busy_process(arguments.rows)
+    else:
+        beside_botorch(arguments.experiment, arguments.tables, arguments.rows, arguments.data_dir)
 
 
 if __name__ == "__main__":
