@@ -191,3 +191,23 @@ def test_pictures_never_touch_the_global_state_of_matplotlib() -> None:
     )
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
+
+
+class TestRelevance:
+    def test_bars_have_the_relevances_in_order_and_the_names_of_columns(self) -> None:
+        frame = pd.DataFrame({"relevance": [0.5, 2.0, 0.0]}, index=["age", "dose", "site"])
+        ax = plots.relevance(frame)
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["site", "age", "dose"]
+        assert [patch.get_width() for patch in ax.patches] == [0.0, 0.5, 2.0]
+
+    def test_only_the_largest_are_drawn_and_the_title_says_so(self) -> None:
+        ax = plots.relevance(np.arange(30.0), most=4)
+        assert [patch.get_width() for patch in ax.patches] == [26.0, 27.0, 28.0, 29.0]
+        assert "4 most relevant of 30" in ax.get_title(loc="left")
+
+    def test_what_is_no_relevance_is_refused(self) -> None:
+        for wrong in ([], [1.0, np.nan], [-1.0]):
+            with pytest.raises(DataError, match="relevance_"):
+                plots.relevance(wrong)
+        with pytest.raises(OptionError, match="at least one"):
+            plots.relevance([1.0], most=0)

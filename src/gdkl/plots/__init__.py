@@ -5,6 +5,7 @@ state, so all of them work without a display: ``ax.figure.savefig("picture.png")
 """
 
 from gdkl.plots.bands import bands_figure, predictive_band
+from gdkl.plots.columns import relevance
 from gdkl.plots.differences import difference_figure
 from gdkl.plots.reliability import (
     calibration,
@@ -34,6 +35,7 @@ __all__ = [
     "label_informed",
     "new_figure",
     "predictive_band",
+    "relevance",
     "reliability_diagram",
     "reliability_figure",
     "toy_example",
