@@ -16,12 +16,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
 from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback, RBFLayer
-from gdkl.numerics import OptionError
+from gdkl.numerics import OptionError, Vector, minimise
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
 #: keep hyperparameters from running away where the targets are all signal or all noise. A common multiplier of one, not
@@ -36,7 +35,6 @@ _REFUSED = 1e10
 
 #: From rows to their Gram matrix, and to what takes a derivative by it to one by the rows.
 DifferentiableGram: TypeAlias = Callable[[Tensor], tuple[Tensor, Pullback]]
-Vector: TypeAlias = NDArray[np.float64]
 
 
 def differentiable_gram(kernel: GuideKernel) -> DifferentiableGram:
@@ -121,8 +119,6 @@ def search(
 
     ``groups``, ``(d,)``, numbers the group of each column.
     """
-    from scipy.optimize import minimize  # noqa: PLC0415
-
     count, numbers = len(starts[0].log_multipliers), evidence.targets.numel()
     # Of the vector that is searched for: a, z, log scale and log noise.
     means, deviations = (np.array([_COMMON[i], *[float(i)] * count, _SCALE[i], _NOISE[i]]) for i in (0, 1))
@@ -151,11 +147,16 @@ def search(
         z = (log_r - a) / deviation if deviation > 0 else np.zeros(count)
         return np.clip(np.array([a, *z, start.log_scale, start.log_noise]), *bounds.T)
 
-    # With so few parameters a long memory is cheap, and saves iterations.
-    options = {"maxiter": iterations, "maxcor": 30, "ftol": _TOLERANCE, "gtol": 1e-5}
     results = [
-        minimize(objective, vector(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        minimise(
+            objective,
+            vector(start),
+            iterations=iterations,
+            value_tolerance=_TOLERANCE,
+            gradient_tolerance=1e-5,
+            bounds=bounds,
+        )
         for start in starts
     ]
-    best = min(results, key=lambda result: result.fun)
-    return read(best.x, best.fun) if best.fun < _REFUSED else None
+    best = min(results, key=lambda result: result.value)
+    return read(best.x, best.value) if best.value < _REFUSED else None

@@ -26,6 +26,7 @@ from gdkl.numerics.files import CACHE_VARIABLE, cache_dir, file_beside, write_at
 if TYPE_CHECKING:
     from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
     from gdkl.numerics.factors import cholesky
+    from gdkl.numerics.lbfgs import Vector, minimise
     from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
     from gdkl.numerics.placement import resolve_device, resolve_dtype
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _SLOW = {
     "chunks": ("DEFAULT_BUDGET", "chunk_slices", "map_rows", "rows_per_chunk"),
     "factors": ("cholesky",),
+    "lbfgs": ("Vector", "minimise"),
     "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
     "placement": ("resolve_device", "resolve_dtype"),
@@ -58,6 +60,7 @@ __all__ = [
     "NumericsError",
     "NumericsWarning",
     "OptionError",
+    "Vector",
     "available_memory",
     "cache_dir",
     "cholesky",
@@ -65,6 +68,7 @@ __all__ = [
     "file_beside",
     "limit_threads",
     "map_rows",
+    "minimise",
     "require_memory",
     "resolve_device",
     "resolve_dtype",

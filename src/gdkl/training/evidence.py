@@ -10,12 +10,11 @@ from contextlib import suppress
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from gdkl.gp import GPyTorchKernel, Noise
-from gdkl.numerics import NumericsError, NumericsWarning
+from gdkl.numerics import NumericsError, NumericsWarning, Vector, minimise
 from gdkl.objectives import marginal_likelihood
 from gdkl.training.data import TrainingData
 
@@ -52,16 +51,14 @@ def maximise_evidence(
     Returns:
         The smallest value, and one row of history per iteration.
     """
-    from scipy.optimize import minimize  # noqa: PLC0415
-
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     history: list[dict[str, float]] = []
     last = float("nan")
 
-    def load(vector: NDArray[np.float64]) -> None:
+    def load(vector: Vector) -> None:
         vector_to_parameters(torch.as_tensor(vector).to(parameters[0]), parameters)
 
-    def evaluate(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def evaluate(vector: Vector) -> tuple[float, Vector]:
         nonlocal last
         load(vector)
         model.zero_grad(set_to_none=False)
@@ -80,12 +77,18 @@ def maximise_evidence(
                 return last, gradient
         return _REFUSED, np.zeros_like(vector)
 
-    def record(_: NDArray[np.float64]) -> None:
+    def record(_: Vector) -> None:
         noise = float(model.noise().detach().mean())
         history.append({"step": len(history) + 1.0, "objective": last, "noise": noise})
 
     start = parameters_to_vector(parameters).detach().cpu().double().numpy()
-    options = {"maxiter": _MAX_ITERATIONS, "maxcor": 30, "ftol": 1e-9, "gtol": 1e-7}
-    result = minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=record, options=options)
-    load(result.x)
-    return float(result.fun), history
+    found = minimise(
+        evaluate,
+        start,
+        iterations=_MAX_ITERATIONS,
+        value_tolerance=1e-9,
+        gradient_tolerance=1e-7,
+        callback=record,
+    )
+    load(found.x)
+    return found.value, history
