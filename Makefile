@@ -10,10 +10,10 @@ demo: $(READY)  ## fit all four regressors on embedded data; writes demo/
 	$(BIN)/gdkl demo --output demo
 
 test: lint  ## every check: format, lint, types, layers, tests with coverage
-	$(BIN)/pytest -n auto --dist worksteal --cov --cov-report=term -m "not long"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal --cov --cov-report=term -m "not long"
 
 test-long: $(READY)  ## every test with full counts, and those that `make test` leaves out
-	HYPOTHESIS_PROFILE=long $(BIN)/pytest -n auto --dist worksteal
+	OPENBLAS_NUM_THREADS=1 HYPOTHESIS_PROFILE=long $(BIN)/pytest -n auto --dist worksteal
 
 lint: $(READY)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
