@@ -58,7 +58,7 @@ class GDKLRegressor(StudentRegressor):
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. None for 1, and 0.01 with
             inducing points, where the guide knows far fewer rows than the student.
-        n_iter: Gradient steps; each sees a random split of the rows. None for 150, and 2000 with inducing points.
+        n_iter: Gradient steps; each sees a random split of the rows. None for 100, and 2000 with inducing points.
         guide: The model that guides: None for an infinite network of three hidden ReLU layers, any `gdkl.infinite`
             network, any GPyTorch kernel, or a function ``k(x1, x2)``. It sees scaled rows.
         feature_net: None for d-50-50-50-20 with ReLU (100 in place of 50 with inducing points), a list of widths, a

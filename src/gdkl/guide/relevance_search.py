@@ -28,8 +28,9 @@ from gdkl.numerics import OptionError, Vector, minimise
 _COMMON, _SCALE, _NOISE = (0.0, 1.0), (0.0, 3.0), (-4.0, 3.0)
 #: The farthest that a logarithm, or z, may go: beyond it kernels overflow.
 _FARTHEST = 12.0
-#: The search ends where an iteration gains less than this per row.
-_TOLERANCE = 1e-5
+#: The search ends where an iteration gains less than this per row: a tenth of it takes a third more evaluations and has
+#: no better predictions (twelve tables, 500 rows, one split: LL 0.007 lower in the mean).
+_TOLERANCE = 1e-4
 #: The objective where the matrix has no factor: the line search steps back.
 _REFUSED = 1e10
 
