@@ -3,6 +3,11 @@
 A held-out residual r with latent variance v and noise σ²·exp(g) has t = r² / (v + σ²·exp(g)) distributed as χ²₁, and
 log(t + 1) moves with g at the rate of the noise's share in the variance: that gives a noisy observation of g for each
 row, which a Gaussian process smooths. The logarithm of t alone would be moved by tiny residuals, t itself by outliers.
+
+The factor is for predictions. Guides that are fitted again with it trust rows of little noise too much: on ten splits
+of real tables and made ones with 500 rows that makes the test log-likelihood of the guides' mixture better by 0.77 on
+one and by 0.04 on another, and worse by 0.26 and 0.09 on two (RMSE 0.28 to 0.35 on the first). With the factor in
+predictions alone no RMSE is worse by more than 0.0005.
 """
 
 from __future__ import annotations
@@ -24,7 +29,9 @@ _MEAN, _VARIANCE, _SLOPE = 0.53345, 0.26834, 0.34432
 _SPREAD = _VARIANCE / _SLOPE**2
 #: How often the observations of g are taken anew, where the last g puts them.
 _ROUNDS = 3
-#: By how many nats the factor must make held-out targets more probable.
+#: By how many nats the factor must make held-out targets more probable. Of 24 splits of 12 real tables with 500 rows it
+#: is taken on 19: the guides' mixture has a test log-likelihood 0.05 higher in the mean, and 0.04 lower at worst. Of
+#: targets with constant noise, Gaussian or with the tails of a t distribution, it is taken on none of 12.
 _PREFERENCE = 3.0
 #: Levels of the noise between which the most probable is found, with the factor and without.
 _LEVELS = torch.linspace(-2.5, 2.5, 101, dtype=torch.float64)

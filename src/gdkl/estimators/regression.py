@@ -55,7 +55,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         history_: DataFrame, one row per logged step.
         n_iter_: Steps done.
         noise_: Variance of new observations around the function, as predictions have it, in the target's units, or in
-            those of its warp; a number, or one per output.
+            those of its warp; a number, or one per output. Where the noise depends on the inputs, its mean level: the
+            factor on it is about one in the geometric mean.
         weights_: Of the models that predictions are a mixture of: a Series by name; of several outputs a DataFrame.
         relevance_: Where guides have relevances, one number per column of X, 0 for a constant one: an array, or a
             DataFrame where columns have names.

@@ -61,9 +61,8 @@ def fit_stacked_gdkl(
     guides = fit_guides(data, kernel, folds, smooth=smooth, groups=groups, noise_floor=noise_floor)
     factor = fit_noise_factor(data, guides.held_out, folds, kernel, guides.multipliers.log().mean(dim=0).exp())
     fold_data = data.repeat(len(folds.used))
-    fold_data = replace(
-        fold_data, rows=Members([ColumnScale(factors) for factors in guides.multipliers])(fold_data.rows)
-    )
+    columns = Members([ColumnScale(factors) for factors in guides.multipliers])
+    fold_data = replace(fold_data, rows=columns(fold_data.rows))
     used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
     guide = fit_guide(as_kernel_function(kernel), **used.all_arguments(), noise_floor=noise_floor)
     if options.noise_start is None:
@@ -92,15 +91,8 @@ def fit_stacked_gdkl(
 
 def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: int) -> Marginals:
     """Latent marginals of held-out rows given the others of their folds, ``(times, outputs, folds · rows)``."""
-    known = model.posterior
-    posterior = ExactPosterior.condition(
-        known.kernel,
-        model.embed(used.rows),
-        used.targets,
-        known.noise,
-        row_noise=used.further_noise(known.noise),
-        name=MATRIX_NAME,
-    )
+    known, rows, own = model.posterior, model.embed(used.rows), used.further_noise(model.posterior.noise)
+    posterior = ExactPosterior.condition(known.kernel, rows, used.targets, known.noise, row_noise=own, name=MATRIX_NAME)
     q = posterior.marginals(model.embed(out.rows))
     return Marginals(*(value.unflatten(0, (times, -1)).transpose(1, 2).flatten(2) for value in q))
 

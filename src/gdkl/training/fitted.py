@@ -21,7 +21,7 @@ from gdkl.training.student import select_members
 #: Rows that a network with a head sees at a time in prediction.
 _ROWS_AT_A_TIME = 1024
 
-#: Farthest logarithm of a factor on the noise.
+#: Farthest logarithm of a factor on the noise: a guard, of which no other value was tried.
 MOST_LOG_FACTOR = 2.5
 
 
