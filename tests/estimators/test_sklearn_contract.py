@@ -14,12 +14,20 @@ ESTIMATORS = {
 }
 
 
+#: Evidence and held-out folds see that repeated rows have the same noise, and learn from it; a weight only says how
+#: large it is. Weights of zero do equal removal: `test_row_noise`.
+EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "a weight is a scale of the noise, not a number of rows"}
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.filterwarnings("ignore")
-def test_check_estimator_passes_with_no_expected_failures(name):
+def test_check_estimator_passes(name):
     # Few steps are enough for what is checked, but for a score that a stack reaches by its guides.
-    results = check_estimator(ESTIMATORS[name](**{"n_iter": 5} if name == "regressor-gdkl" else {}), on_fail=None)
-    failed = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] not in ("passed", "skipped")}
+    expected = EXPECTED if name.startswith("regressor") else {}
+    estimator = ESTIMATORS[name](**{"n_iter": 5} if name == "regressor-gdkl" else {})
+    results = check_estimator(estimator, on_fail=None, expected_failed_checks=expected)
+    allowed = ("passed", "skipped", *(["xfail"] if expected else []))
+    failed = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] not in allowed}
     assert failed == {}
     # The only check that may skip wants a package for other array types.
     assert {r["check_name"] for r in results if r["status"] == "skipped"} <= {"check_array_api_input"}

@@ -258,3 +258,34 @@ def test_noise_starts_where_told_and_never_falls_below_its_floor():
     assert bool((noise() >= 1e-3).all())
     with pytest.raises(OptionError, match="above its floor"):
         Noise((1,), start=1e-5)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_noise_row_by_row_and_its_gradient_are_those_of_autograd(by_row):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 1, 9, 3, dtype=torch.float64, generator=generator)
+    y = torch.randn(2, 2, 5, dtype=torch.float64, generator=generator)
+    noise = torch.rand(2, 2, *[5] * by_row, dtype=torch.float64, generator=generator) + 0.1
+    lengthscale, scale = torch.full((2, 2, 1, 1), 1.3).double(), torch.full((2, 2), 0.8).double()
+    K = leading_rbf(x, 9, lengthscale, scale)
+    k22 = scale.unsqueeze(-1)
+
+    def dense(noise):
+        C = K[..., :5, :5] + torch.diag_embed(noise if by_row else noise.unsqueeze(-1).expand(2, 2, 5))
+        W = torch.linalg.solve(C, K[..., :5, 5:])
+        return (W * y.unsqueeze(-1)).sum(-2), k22 - (K[..., :5, 5:] * W).sum(-2)
+
+    ways = {
+        "dense": dense,
+        "rbf": lambda noise: rbf_split_posterior(x, y, lengthscale, scale, noise, name="K"),
+        "any": lambda noise: condition(K[..., :5, :], k22, y, noise, name="K"),
+    }
+    found = {}
+    for name, way in ways.items():
+        own = noise.clone().requires_grad_()
+        mean, variance = way(own)
+        (mean.sin().sum() + variance.log().sum()).backward()
+        found[name] = mean.detach(), variance.detach(), own.grad
+    for name in ("rbf", "any"):
+        for ours, wanted in zip(found[name], found["dense"], strict=True):
+            torch.testing.assert_close(ours, wanted, rtol=1e-8, atol=1e-10)

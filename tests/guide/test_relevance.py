@@ -24,9 +24,9 @@ def _data(n=60, d=4, seed=0, noise=0.1):
     return x, (y - y.mean()) / y.std()
 
 
-def _textbook(network, x, y, multipliers, scale, noise, noise_scale):
+def _textbook(network, x, y, multipliers, scale, noise, noise_scale, noise_added):
     K = network.kernel((x * multipliers).numpy())
-    C = scale * K / np.diag(K).mean() + noise * np.diag(noise_scale.numpy())
+    C = scale * K / np.diag(K).mean() + np.diag((noise * noise_scale + noise_added).numpy())
     _, logdet = np.linalg.slogdet(C)
     return -0.5 * sum(float(v @ np.linalg.solve(C, v)) + logdet + len(v) * math.log(2 * math.pi) for v in y.numpy())
 
@@ -46,11 +46,11 @@ def test_evidence_and_gradient_are_the_textbook_ones(network, d, outputs):
     x[3] = x[9]
     generator = torch.Generator().manual_seed(1)
     y = torch.randn(outputs, 14, dtype=torch.float64, generator=generator)
-    r, own = (torch.rand(size, dtype=torch.float64, generator=generator) + 0.5 for size in (d, 14))
-    found = RelevanceEvidence(differentiable_gram(network), x, y, own)(r, 1.7, 0.2)
+    r, own, added = (torch.rand(size, dtype=torch.float64, generator=generator) + 0.5 for size in (d, 14, 14))
+    found = RelevanceEvidence(differentiable_gram(network), x, y, own, added)(r, 1.7, 0.2)
 
     def value(log_r, log_scale, log_noise):
-        return _textbook(network, x, y, log_r.exp(), math.exp(log_scale), math.exp(log_noise), own)
+        return _textbook(network, x, y, log_r.exp(), math.exp(log_scale), math.exp(log_noise), own, added)
 
     at = r.log(), math.log(1.7), math.log(0.2)
     assert found.value == pytest.approx(value(*at), rel=1e-10)
@@ -69,7 +69,7 @@ def test_evidence_and_gradient_are_the_textbook_ones(network, d, outputs):
 def test_the_fit_reports_its_own_evidence():
     x, y = _data()
     fit = fit_relevance(MLP, x, y, deviation=1.0)
-    wanted = _textbook(MLP, x, y[None], fit.multipliers, fit.scale, fit.noise, torch.ones(60)) / 60
+    wanted = _textbook(MLP, x, y[None], fit.multipliers, fit.scale, fit.noise, torch.ones(60), torch.zeros(60)) / 60
     assert fit.log_evidence == pytest.approx(wanted, rel=1e-9)
     assert fit.normaliser == pytest.approx(float(MLP.diagonal(x * fit.multipliers).mean()))
 
@@ -120,10 +120,10 @@ def test_left_out_and_fold_predictions_are_those_of_fits_without_the_rows():
     rest = torch.arange(30) != 7
     alone = fit.predict(x[rest], y[rest], x[~rest])
     torch.testing.assert_close(left.mean[~rest], alone.mean, rtol=1e-8, atol=1e-10)
-    torch.testing.assert_close(left.variance[~rest], alone.variance, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(left.variance[~rest], alone.variance + fit.noise, rtol=1e-8, atol=1e-10)
     folds = torch.arange(30) % 3
-    used = torch.stack([torch.nonzero(folds != fold).flatten() for fold in range(3)])
-    found = fit_relevance_folds(MLP, x, y, used, deviation=1.0, iterations=10)
+    parts = [{"rows": x[folds != fold], "targets": y[folds != fold]} for fold in range(3)]
+    found = fit_relevance_folds(MLP, parts, deviation=1.0, iterations=10)
     rest = folds != 2
     refit = fit_relevance(MLP, x[rest], y[rest], deviation=1.0, iterations=10)
     torch.testing.assert_close(found[2].multipliers, refit.multipliers)
@@ -138,8 +138,8 @@ def test_rows_of_little_noise_count_more():
     fits = [fit_relevance(MLP, x, noisy, deviation=1.0, noise_scale=scale) for scale in (own, None)]
     assert fits[0].log_evidence > fits[1].log_evidence + 0.1
     errors = [
-        float((fit.predict(x, noisy, x, scale).mean - y).square().mean())
-        for fit, scale in zip(fits, (own, None), strict=True)
+        float((fit.predict(x, noisy, x, fit.noise * scale).mean - y).square().mean())
+        for fit, scale in zip(fits, (own, torch.ones(80)), strict=True)
     ]
     assert errors[0] < errors[1]
 
@@ -149,7 +149,7 @@ def test_many_rows_are_fitted_through_some_of_them(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 80)
     fit = fit_relevance(MLP, x, y, deviation=1.0)
     assert set(fit.multipliers.topk(2).indices.tolist()) == {0, 1}
-    wanted = _textbook(MLP, x, y[None], fit.multipliers, fit.scale, fit.noise, torch.ones(150)) / 150
+    wanted = _textbook(MLP, x, y[None], fit.multipliers, fit.scale, fit.noise, torch.ones(150), torch.zeros(150)) / 150
     assert fit.log_evidence == pytest.approx(wanted, rel=1e-6)  # scale and noise are those of all rows
 
 

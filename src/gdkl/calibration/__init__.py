@@ -2,15 +2,20 @@
 
 from gdkl.calibration.holdout import held_out_count, hold_out_rows, hold_out_stratified, select
 from gdkl.calibration.noise import most_probable_noise
-from gdkl.calibration.stack import FOLDS, Folds, draw_folds, log_density, stack_weights
+from gdkl.calibration.noise_factor import HeldOutMixture, NoiseFactor, fit_noise_factor
+from gdkl.calibration.stack import FOLDS, Folds, draw_folds, fold_by_fold, log_density, stack_weights
 from gdkl.calibration.temperature import best_temperature
 from gdkl.calibration.warp import select_warp
 
 __all__ = [
     "FOLDS",
     "Folds",
+    "HeldOutMixture",
+    "NoiseFactor",
     "best_temperature",
     "draw_folds",
+    "fit_noise_factor",
+    "fold_by_fold",
     "held_out_count",
     "hold_out_rows",
     "hold_out_stratified",

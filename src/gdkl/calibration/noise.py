@@ -21,10 +21,10 @@ _ABOVE = 1.0001
 
 
 @torch.no_grad()
-def most_probable_noise(q: Marginals, y: Tensor, floor: float = NOISE_FLOOR) -> Tensor:
+def most_probable_noise(q: Marginals, y: Tensor, floor: float = NOISE_FLOOR, scale: Tensor | float = 1.0) -> Tensor:
     """The noise variance s that makes held-out targets most probable under N(μ, v + s), ``(members, outputs)``.
 
-    Marginals are ``(members, outputs, n)``, targets ``(members or 1, outputs, n)``.
+    Marginals are ``(members, outputs, n)``, targets ``(members or 1, outputs, n)``; a row's noise is s times its scale.
 
     Example:
         >>> zero = torch.zeros(1, 1, 4, dtype=torch.float64)
@@ -35,7 +35,8 @@ def most_probable_noise(q: Marginals, y: Tensor, floor: float = NOISE_FLOOR) -> 
     from scipy.optimize import minimize_scalar  # noqa: PLC0415  (slow to import)
 
     squares = (y - q.mean).square().double()
-    variance = q.variance.double().expand_as(squares)
+    # Divided by its scale each row has the noise s, but for the scale's own logarithm.
+    squares, variance = squares / scale, (q.variance.double() / scale).expand_as(squares)
     found: list[float] = []
     for error, own in zip(squares.flatten(0, 1), variance.flatten(0, 1), strict=True):
 

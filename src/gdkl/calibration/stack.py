@@ -57,6 +57,11 @@ def draw_folds(rows: Tensor, seed: int) -> Folds:
     return Folds(held_out.sort(dim=-1).values.to(rows.device), torch.stack(used).to(rows.device))
 
 
+def fold_by_fold(values: Tensor) -> Tensor:
+    """What is said of the rows of each fold, ``(folds, outputs, rows)``, as ``(outputs, folds · rows)``."""
+    return values.transpose(0, 1).flatten(1)
+
+
 def log_density(p: Marginals, y: Tensor) -> Tensor:
     """Elementwise log N(y; mean, variance)."""
     return -0.5 * (math.log(2 * math.pi) + p.variance.log() + (y - p.mean).square() / p.variance)

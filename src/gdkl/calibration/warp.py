@@ -26,7 +26,12 @@ _DEVIATION = 0.5
 
 
 def select_warp(
-    rows: Tensor, y: FloatArray, candidates: Sequence[Warp | None], kernel: GuideKernel, seed: int
+    rows: Tensor,
+    y: FloatArray,
+    candidates: Sequence[Warp | None],
+    kernel: GuideKernel,
+    seed: int,
+    noise_scale: FloatArray | None = None,
 ) -> Warp | None:
     """The candidate with the best leave-one-out log-likelihood in the target's own units.
 
@@ -36,11 +41,13 @@ def select_warp(
         candidates: The first is kept unless another is clearly better, and its CRPS no worse.
         kernel: Of the guide.
         seed: Draws the rows that decide, where there are many.
+        noise_scale: What the noise variance of each row is multiplied by, ``(n,)``.
     """
     if len(candidates) == 1:
         return candidates[0]
     some = np.sort(np.random.default_rng(seed).permutation(len(y))[:_MOST_ROWS])
     rows, y = rows[torch.as_tensor(some, device=rows.device)], y[some]
+    scale = torch.ones_like(rows[:, 0]) if noise_scale is None else torch.as_tensor(noise_scale[some]).to(rows)
     if len(np.unique(y)) < _FEWEST_VALUES:
         return candidates[0]
     deviation = _DEVIATION if isinstance(kernel, InfiniteNetwork) else None
@@ -49,8 +56,10 @@ def select_warp(
     for warp in candidates:
         scaler = TargetScaler.fit(y, [warp])
         targets = torch.as_tensor(scaler.scaled(y)).to(rows)
-        fit = fit_relevance(kernel, rows, targets, deviation=deviation, start=fit, iterations=_ITERATIONS)
-        mean, variance = (value.cpu().numpy() for value in fit.left_out(rows, targets))
+        fit = fit_relevance(
+            kernel, rows, targets, deviation=deviation, noise_scale=scale, start=fit, iterations=_ITERATIONS
+        )
+        mean, variance = (value.cpu().numpy() for value in fit.left_out(rows, targets, row_noise=fit.noise * scale))
         variance = scaler.variances(variance)[None]
         p = Predictive(scaler.means(mean)[None], variance, variance, warps=[warp])
         found.append((float(p.log_prob(y).sum()), float(p.crps(y).mean())))

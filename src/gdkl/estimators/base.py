@@ -6,7 +6,8 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset, check_preset, resolve
 from gdkl.estimators.regimes import Regime
 from gdkl.estimators.resuming import FitCheckpoints
+from gdkl.estimators.row_noise import RowNoise
 from gdkl.estimators.saving import save
 from gdkl.estimators.sources import ArraySource
 from gdkl.inputs import FloatArray
@@ -153,13 +155,23 @@ class EstimatorBase(BaseEstimator, ABC):
             The estimator itself.
         """
         refuse_fit_options(unsupported)
+        return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any, noise: RowNoise | None = None) -> Self:
+        """Fit to data of which the noise of each row may be known."""
         self._check_options()
         device = resolve_device(self.device)
         # Training needs gradients, whatever the caller has switched off around it.
         with torch.inference_mode(False), torch.enable_grad():
             seed = draw_seed(self.random_state)
             source = self._read(X, y, seed, self._may_calibrate())
+            if noise is not None:
+                source = replace(cast(ArraySource, source), noise=noise)
             exact = self._choose_inference(source, device)
+            if noise is not None and not exact:
+                raise OptionError(
+                    "sample_weight and noise_var need exact inference: use inference='exact', or fit without them."
+                )
             checkpoints = self._checkpoints(source, seed)
             plan = self._plan(source, device, seed, exact, checkpoints)
             fit = self._train(source, plan)

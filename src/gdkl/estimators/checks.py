@@ -55,7 +55,7 @@ def refuse_fit_options(options: dict[str, Any]) -> None:
     """Refuse what ``fit`` was passed beside X and y."""
     if "sample_weight" in options:
         raise OptionError(
-            "sample_weight is not supported: a row's weight has no meaning for the split objective. Fit without it."
+            "sample_weight is not supported: weights are for regressors with exact inference. Fit without it."
         )
     if options:
         raise TypeError(f"fit() got an unexpected keyword argument {next(iter(options))!r}")

@@ -26,7 +26,7 @@ from gdkl.estimators.kinds import ImageKind, Kind, TableKind
 from gdkl.estimators.model_file import read_model
 from gdkl.estimators.presets import Preset
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
-from gdkl.estimators.saving import ATTRIBUTES, OTHER
+from gdkl.estimators.saving import ATTRIBUTES, LOG_NOISE, OTHER
 from gdkl.gp import (
     ExactPosterior,
     GPyTorchKernel,
@@ -126,10 +126,13 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     for number, described in enumerate(header["others"]):
         own = _under(f"{OTHER}{number}.", tensors)
         embed = _unpack_network(own, described, factories, kind)
-        others[described["name"]] = FittedModel(embed, _unpack_posterior(own, described["model"], options, kind, guide))
+        posterior = _unpack_posterior(own, described["model"], options, kind, guide)
+        noise = own.get("predictive_noise")
+        others[described["name"]] = FittedModel(embed, posterior, predictive_noise=noise)
     saved, stack = header["attributes"], None
-    if others and "weights" in tensors:
-        stack = Stack(others | {STUDENT: cast(FittedModel, model)}, tensors["weights"])
+    log_noise = others.pop(LOG_NOISE, None)
+    if "weights" in tensors:
+        stack = Stack(others | {STUDENT: cast(FittedModel, model)}, tensors["weights"], log_noise)
     share, temperature = float(saved.get("guide_share_", 0.0)), float(saved.get("temperature_", 1.0))
     estimator._adopt(Fit(model, stack, temperature, others.get("guide"), share, saved.get("beta_")))
     return estimator

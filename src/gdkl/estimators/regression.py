@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from gdkl.estimators.kinds import AUTO, TableKind
 from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import is_stream, refuse_malformed_batches
 from gdkl.estimators.plan import Plan
+from gdkl.estimators.row_noise import RowNoise, read_row_noise
 from gdkl.estimators.sources import ArraySource
 from gdkl.inputs import (
     FloatArray,
@@ -54,7 +55,8 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         history_: DataFrame, one row per logged step.
         n_iter_: Steps done.
         noise_: Variance of new observations around the function, as predictions have it, in the target's units, or in
-            those of its warp; a number, or one per output.
+            those of its warp; a number, or one per output. Where the noise depends on the inputs, its mean level: the
+            factor on it is about one in the geometric mean.
         weights_: Of the models that predictions are a mixture of: a Series by name; of several outputs a DataFrame.
         relevance_: Where guides have relevances, one number per column of X, 0 for a constant one: an array, or a
             DataFrame where columns have names.
@@ -80,6 +82,30 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
         """Train on mini-batches; for estimators with inducing points."""
         raise OptionError(f"{type(self).__name__} has no inference with inducing points: use inference='exact'.")
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, noise_var: Any = None) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Fit to data.
+
+        Args:
+            X: Rows ``(n, d)``: array (a memory-mapped one is not copied where inference is sparse), tensor or nested
+                list of finite numbers, or any DataFrame: categories, dates and missing cells are encoded. GDKL and DKL:
+                or a torch Dataset, DataLoader or list of batches that yields pairs of rows and targets, and then no
+                ``y``.
+            y: Targets ``(n,)`` or ``(n, n_outputs)``; several outputs are modelled independently.
+            sample_weight: A weight per row, with exact inference: a row's noise variance is divided by its weight over
+                the mean weight. Rows of weight zero are left out.
+            noise_var: A known noise variance per row, in squared units of the target, which the row has beside the
+                noise that all share; with exact inference, for one target without a warp. Predictions have the shared
+                noise alone.
+
+        Returns:
+            The estimator itself.
+        """
+        if sample_weight is None and noise_var is None:
+            return self._fit(X, y)
+        if is_stream(X, y):
+            raise OptionError("sample_weight and noise_var need arrays: pass rows and targets, or fit without them.")
+        return self._fit(*read_row_noise(X, y, sample_weight, noise_var))
 
     def _read(self, X: Any, y: Any, seed: int, calibrate: bool) -> Source:
         if is_stream(X, y):
@@ -138,12 +164,18 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
 
     def _warped(self, source: ArraySource, plan: Plan) -> ArraySource:
         """The source with its targets warped, where that makes them more probable."""
+        scale, added = source.noise or RowNoise(None, None)
+        if added is not None:
+            # Under a warp a variance in the target's units has no fixed meaning.
+            if any(self.target_.warps) or source.outputs > 1:
+                raise OptionError("noise_var is for one target without a warp: use warp=None, and a model per target.")
+            return replace(source, noise=RowNoise(scale, added / self.target_.std[0] ** 2))
         if self.warp != AUTO or not plan.preset.calibrate:
             return source
         y, kernel = source.y, guide_kernel(self.guide)
         rows = source.tensors(plan)[0].double()
         outputs = y.reshape(len(y), -1).T
-        warps = [select_warp(rows, one, candidate_warps(one), kernel, plan.seed) for one in outputs]
+        warps = [select_warp(rows, one, candidate_warps(one), kernel, plan.seed, scale) for one in outputs]
         self.target_ = TargetScaler.fit(y, warps)
         return replace(source, targets=self.target_.scaled(y))
 
@@ -264,4 +296,9 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
 def training_data(sources: Sequence[ArraySource], plan: Plan) -> TrainingData:
     """The rows and targets of one fit, or of several of one shape, as one batch."""
     pairs = [source.tensors(plan) for source in sources]
-    return TrainingData(torch.stack([rows for rows, _ in pairs]), torch.stack([targets for _, targets in pairs]))
+    rows, targets = (torch.stack(values) for values in zip(*pairs, strict=True))
+    scale, added = (
+        None if part is None else torch.as_tensor(part).to(targets)[None, None]
+        for part in sources[0].noise or (None, None)
+    )
+    return TrainingData(rows, targets, noise_scale=scale, noise_added=added)

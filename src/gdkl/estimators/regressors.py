@@ -132,7 +132,7 @@ class GDKLRegressor(StudentRegressor):
                 guide_share=None if preset.guide_share == AUTO else float(preset.guide_share),
             )
         self._refuse_share("the published protocol")
-        guide = fit_guide(plan.kind.kernel(kernel), data.rows, data.targets, noise_floor=options.noise_floor)
+        guide = fit_guide(plan.kind.kernel(kernel), **data.all_arguments(), noise_floor=options.noise_floor)
         objective = SplitObjective(preset.objective)
         several = data.repeat(plan.members)
         return fit_gdkl(several, guide, options, beta=preset.beta, mu=preset.mu, objective=objective)
@@ -207,7 +207,7 @@ class NNGPRegressor(CommonOptions, RegressorBase):
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
         if self.relevance:
             return fit_relevant_nngp(data, guide_kernel(self.guide), _groups(plan))
-        return fit_nngp(data, fit_guide(plan.kind.kernel(guide_kernel(self.guide)), data.rows, data.targets))
+        return fit_nngp(data, fit_guide(plan.kind.kernel(guide_kernel(self.guide)), **data.all_arguments()))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Mark of a part that only the user's code can build.
 CUSTOM = "custom"
 
+#: Name of the model of the logarithm of a factor on the noise, among the other models.
+LOG_NOISE = "log noise"
+
 #: What the names of the tensors of other models in a mixture begin with, before the number of the model.
 OTHER = "other."
 
@@ -89,7 +92,9 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def _others(estimator: Any) -> dict[str, FittedModel]:
     """Models that predictions are a mixture of, beside the estimator's own."""
     if "stack_" in vars(estimator):
-        return {name: model for name, model in estimator.stack_.models.items() if model is not estimator.model_}
+        stack = estimator.stack_
+        noise = {} if stack.log_noise is None else {LOG_NOISE: stack.log_noise}
+        return {name: model for name, model in stack.models.items() if model is not estimator.model_} | noise
     guide = vars(estimator).get("guide_model_")
     return {} if guide is None else {"guide": guide}
 

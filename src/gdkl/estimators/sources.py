@@ -14,6 +14,7 @@ from gdkl.calibration import hold_out_rows
 from gdkl.estimators.kinds import Kind
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.resuming import digest
+from gdkl.estimators.row_noise import RowNoise
 from gdkl.inputs.tables import PART_ROWS
 from gdkl.numerics import chunk_slices
 from gdkl.training import ArrayBatches, Batch, BatchSource
@@ -32,6 +33,7 @@ class ArraySource:
         targets: Scaled targets ``(outputs, n)``, or class numbers ``(n,)``.
         outputs: Number of targets per row, or of classes.
         y: The targets as the user gave them.
+        noise: What is said of the noise of rows; None for nothing.
     """
 
     kind: Kind
@@ -39,6 +41,7 @@ class ArraySource:
     targets: NDArray[Any]
     outputs: int
     y: NDArray[Any]
+    noise: RowNoise | None = None
 
     @property
     def rows(self) -> int:
@@ -77,4 +80,4 @@ class ArraySource:
 
     def identity(self) -> tuple[str, str | None]:
         """A digest of every value."""
-        return digest(self.X, self.targets.T), None
+        return digest(self.X, self.targets.T, *(part for part in self.noise or () if part is not None)), None

@@ -1,7 +1,7 @@
 """Gaussian-process algebra that knows no network: kernels, noise, exact and inducing-point posteriors."""
 
 from gdkl.gp.conditioning import condition, evidence_terms
-from gdkl.gp.exact import ExactPosterior, Split, take_rows, take_targets
+from gdkl.gp.exact import ExactPosterior, Split, take_noise, take_rows, take_targets
 from gdkl.gp.inducing_start import cluster_centres, start_kernel
 from gdkl.gp.kernels import (
     GPyTorchKernel,
@@ -21,7 +21,7 @@ from gdkl.gp.labels import (
 )
 from gdkl.gp.noise import NOISE_FLOOR, NOISE_START, Noise
 from gdkl.gp.rbf import squared_distances
-from gdkl.gp.solver import Marginals, Solver, floor_variance
+from gdkl.gp.solver import Marginals, Solver, floor_variance, per_row
 from gdkl.gp.sparse import InducingPoints, SparsePosterior
 from gdkl.gp.split_posterior import rbf_split_posterior
 
@@ -49,11 +49,13 @@ __all__ = [
     "floor_variance",
     "is_softplus_rbf",
     "label_targets",
+    "per_row",
     "rbf_kernel",
     "rbf_split_posterior",
     "softplus_rbf_kernel",
     "squared_distances",
     "start_kernel",
+    "take_noise",
     "take_rows",
     "take_targets",
 ]

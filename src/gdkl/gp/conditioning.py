@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from gdkl.gp.solver import Marginals, Solver, floor_variance, solve_factor
+from gdkl.gp.rbf import sum_to
+from gdkl.gp.solver import Marginals, Solver, floor_variance, per_row, solve_factor
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -40,6 +41,11 @@ def block_gradient(L: Tensor, A: Tensor, v: Tensor, of_mean: Tensor, of_reductio
     _lower_product(W, doubled.mT, out=G[..., :n1]).addcmul_(W @ g.mT, alpha.mT, value=-1)
     torch.addcmul(doubled, alpha, g, out=G[..., n1:])
     return G
+
+
+def noise_gradient(G: Tensor, shape: torch.Size) -> Tensor:
+    """Gradient by the noise, of one shape for all rows or row by row, from that by the block: no view of it."""
+    return sum_to(G.diagonal(dim1=-2, dim2=-1), shape).clone()
 
 
 def _lower_product(W: Tensor, B: Tensor, *, out: Tensor) -> Tensor:
@@ -68,9 +74,10 @@ class _Condition(Function):
     @staticmethod
     def forward(ctx: Any, K: Tensor, y1: Tensor, noise: Tensor, name: str) -> tuple[Tensor, Tensor]:
         n1 = y1.shape[-1]
-        solver = Solver.of(K[..., :n1], noise.unsqueeze(-1), name=name)
+        solver = Solver.of(K[..., :n1], noise, name=name)
         mean, reduction, A, v = solver.project(K[..., n1:], y1)
         ctx.save_for_backward(solver.L, A, v)
+        ctx.of_noise = noise.shape
         return mean, reduction
 
     @staticmethod
@@ -80,7 +87,7 @@ class _Condition(Function):
     ) -> tuple[Tensor | None, ...]:
         L, A, v = cast("tuple[Tensor, ...]", ctx.saved_tensors)
         G = block_gradient(L, A, v, *gradients)
-        return G, None, G.diagonal(dim1=-2, dim2=-1).sum(dim=-1), None
+        return G, None, noise_gradient(G, ctx.of_noise), None
 
 
 def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -> Marginals:
@@ -89,7 +96,8 @@ def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -
     One Cholesky factorisation and one triangular solve; the gradient takes one more solve and one product.
 
     K is (K₁₁ K₁₂), ``(..., n1, n1 + n2)``, k₂₂ are the held-out rows' prior variances ``(..., n2)``. No gradient flows
-    to the targets ``(..., n1)``; the noise is ``(...)``. ``name`` says what K₁₁ + σ²I is, for numerical errors.
+    to the targets ``(..., n1)``; the noise is ``(...)``, or ``(..., n1)`` row by row. ``name`` says what K₁₁ + σ²I is,
+    for numerical errors.
 
     Example:
         >>> one = torch.ones(1, dtype=torch.float64)
@@ -103,8 +111,10 @@ def condition(K: Tensor, k22: Tensor, y1: Tensor, noise: Tensor, *, name: str) -
 
 def _one_batch(K: Tensor, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Matrices, targets and noise broadcast to the same batch dimensions."""
-    batch = torch.broadcast_shapes(K.shape[:-2], y.shape[:-1], noise.shape)
-    return K.expand(*batch, *K.shape[-2:]), y.expand(*batch, y.shape[-1]), noise.expand(batch)
+    noise = per_row(noise, y)
+    batch = torch.broadcast_shapes(K.shape[:-2], y.shape[:-1], noise.shape[:-1])
+    y, noise = (value.expand(*batch, value.shape[-1]) for value in (y, noise))
+    return K.expand(*batch, *K.shape[-2:]), y, noise
 
 
 class _EvidenceTerms(Function):
@@ -112,9 +122,10 @@ class _EvidenceTerms(Function):
 
     @staticmethod
     def forward(ctx: Any, K: Tensor, y: Tensor, noise: Tensor, name: str) -> tuple[Tensor, Tensor]:
-        solver = Solver.of(K, noise.unsqueeze(-1), name=name)
+        solver = Solver.of(K, noise, name=name)
         v = solver.whiten(y.unsqueeze(-1))
         ctx.save_for_backward(solver.L, v)
+        ctx.of_noise = noise.shape
         return 0.5 * v.square().sum(dim=(-2, -1)), solver.L.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
 
     @staticmethod
@@ -128,14 +139,15 @@ class _EvidenceTerms(Function):
         alpha = torch.linalg.solve_triangular(L.mT, v, upper=True)
         grad_C = Solver(L).inverse() * (0.5 * h)[..., None, None]
         grad_C.addcmul_((-0.5 * g)[..., None, None] * alpha, alpha.mT)
-        grad_noise = grad_C.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        grad_noise = noise_gradient(grad_C, ctx.of_noise)
         return grad_C, g.unsqueeze(-1) * alpha.squeeze(-1), grad_noise, None
 
 
 def evidence_terms(K: Tensor, y: Tensor, noise: Tensor, *, name: str) -> tuple[Tensor, Tensor]:
     """Data fit ½ yᵀC⁻¹y and complexity ½ log |C| + ½ n log 2π: their sum is −log N(y; 0, C), C = K + σ²I.
 
-    Shapes: K ``(..., n, n)``, y ``(..., n)``, noise ``(...)``; ``name`` is for numerical errors.
+    Shapes: K ``(..., n, n)``, y ``(..., n)``, noise ``(...)`` or, row by row, ``(..., n)``; ``name`` is for numerical
+    errors.
 
     Example:
         >>> fit, complexity = evidence_terms(torch.zeros(1, 1), torch.zeros(1), torch.tensor(1.0), name="an example")

@@ -35,6 +35,11 @@ def take_targets(targets: Tensor, index: Tensor) -> Tensor:
     return torch.take_along_dim(targets.expand(*index.shape[:-3], *targets.shape), index, dim=-1)
 
 
+def take_noise(noise: Tensor, index: Tensor) -> Tensor:
+    """Noise of some rows of each member: picked as targets are if it is row by row, ``(members, outputs, n)``."""
+    return noise if noise.dim() < 3 else take_targets(noise, index)
+
+
 @dataclass(eq=False)
 class ExactPosterior:
     """A Gaussian process conditioned on all of its training rows, ready to predict.
@@ -71,7 +76,7 @@ class ExactPosterior:
         """Condition on training rows: features ``(members, n, p)`` and targets ``(members, outputs, n)``.
 
         The noise is ``(members, outputs)``; ``row_noise``, of the targets' shape, is what each target has beside it, as
-        labels do. ``name`` says what the matrix is, for numerical errors.
+        labels do; it may be negative, the sum may not. ``name`` says what the matrix is, for numerical errors.
         """
         K = kernel.gram(features.unsqueeze(-3)).expand(*targets.shape, targets.shape[-1])
         on_diagonal = noise.unsqueeze(-1) if row_noise is None else noise.unsqueeze(-1) + row_noise

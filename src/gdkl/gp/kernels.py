@@ -122,7 +122,8 @@ class GPyTorchKernel(nn.Module):
     def split_posterior(self, x: Tensor, y1: Tensor, noise: Tensor, *, name: str) -> Marginals:
         """Latent marginals ``(..., n2)`` on the later rows of ``x`` given noisy targets ``(..., n1)`` on the first.
 
-        The noise is ``(...)``; ``name`` says what the observed rows' matrix is, for numerical errors.
+        The noise is ``(...)``, or row by row ``(..., n1)``; ``name`` says what the observed rows' matrix is, for
+        numerical errors.
         """
         n1, parts = y1.shape[-1], self.scaled_rbf()
         if parts is None or parts[1].shape[-1] > 1:

@@ -26,6 +26,11 @@ class Marginals(NamedTuple):
     variance: Tensor
 
 
+def per_row(noise: Tensor, y: Tensor) -> Tensor:
+    """Noise of targets ``(..., n)`` as what stands on their diagonal: ``(...)`` becomes ``(..., 1)``."""
+    return noise if noise.dim() == y.dim() else noise.unsqueeze(-1)
+
+
 def floor_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     """Keep a posterior variance above the rounding error of its prior: its logarithm is taken next."""
     return torch.maximum(variance, RELATIVE_VARIANCE_FLOOR * prior_variance)

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from gdkl.gp.conditioning import block_gradient
+from gdkl.gp.conditioning import block_gradient, noise_gradient
 from gdkl.gp.rbf import RBFBlock, rbf_block, rbf_gradient, sum_to
-from gdkl.gp.solver import RELATIVE_VARIANCE_FLOOR, Marginals, Solver
+from gdkl.gp.solver import RELATIVE_VARIANCE_FLOOR, Marginals, Solver, per_row
 
 
 class _SplitPosterior(Function):
@@ -27,9 +27,10 @@ class _SplitPosterior(Function):
     ) -> tuple[Tensor, Tensor]:
         n1, prior = y1.shape[-1], scale.unsqueeze(-1)
         block = rbf_block(x, n1, lengthscale, scale)
-        solver = Solver.of(block.K[..., :n1], noise.unsqueeze(-1), name=name)
+        solver = Solver.of(block.K[..., :n1], noise, name=name)
         mean, reduction, A, v = solver.project(block.K[..., n1:], y1)
         variance, floor = prior - reduction, RELATIVE_VARIANCE_FLOOR * prior
+        ctx.of_noise = noise.shape
         ctx.save_for_backward(*block, lengthscale, scale, solver.L, A, v, variance > floor)
         return mean, torch.maximum(variance, floor)
 
@@ -42,7 +43,7 @@ class _SplitPosterior(Function):
         of_mean, of_variance = gradients
         of_variance, n1 = of_variance * above_floor, L.shape[-1]
         G = block_gradient(L, A, v, of_mean, -of_variance)
-        grad_noise = G.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        grad_noise = noise_gradient(G, ctx.of_noise)
         of_first, of_x, of_lengthscale, of_scale = rbf_gradient(RBFBlock(K, first, rows), G.mul_(K), lengthscale, scale)
         of_x[..., :n1, :] += of_first
         grad_x = sum_to(of_x, torch.Size([*rows.shape[:-1], of_x.shape[-1]]))
@@ -56,7 +57,8 @@ def rbf_split_posterior(
     """Latent marginals ``(members, outputs, n2)`` of the later rows given noisy targets of the first ones.
 
     Features are ``(members, 1, n1 + n2, p)``, targets ``(members, outputs, n1)`` without a gradient to them, the
-    lengthscale ``(members, outputs, 1, 1)``, scale and noise ``(members, outputs)``; ``name`` is for numerical errors.
+    lengthscale ``(members, outputs, 1, 1)``, scale and noise ``(members, outputs)``, the noise also row by row, as the
+    targets; ``name`` is for numerical errors.
 
     Example:
         >>> x, one = torch.zeros(1, 1, 2, 3, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
@@ -64,4 +66,6 @@ def rbf_split_posterior(
         >>> print(round(q.mean.item(), 4), round(q.variance.item(), 4))
         2.0 0.3333
     """
-    return Marginals(*cast("tuple[Tensor, Tensor]", _SplitPosterior.apply(x, y1, lengthscale, scale, noise, name)))
+    return Marginals(
+        *cast("tuple[Tensor, Tensor]", _SplitPosterior.apply(x, y1, lengthscale, scale, per_row(noise, y1), name))
+    )

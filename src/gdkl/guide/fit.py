@@ -28,6 +28,7 @@ from gdkl.gp import (
 from gdkl.guide.evidence import fit_by_evidence
 from gdkl.guide.grams import normalised_gram
 from gdkl.guide.guide import MATRIX_NAME, Guide
+from gdkl.guide.relevance import fit_scale_of
 from gdkl.numerics import limit_threads
 
 #: Part of the rows that a guide of mini-batches is fitted on, with the fewest and the most.
@@ -58,15 +59,32 @@ def subset_size(n: int) -> int:
 
 
 @torch.no_grad()
-def fit_guide(kernel: KernelFunction, rows: Tensor, targets: Tensor, *, noise_floor: float = NOISE_FLOOR) -> Guide:
+def fit_guide(
+    kernel: KernelFunction,
+    rows: Tensor,
+    targets: Tensor,
+    *,
+    noise_floor: float = NOISE_FLOOR,
+    noise_scale: Tensor | None = None,
+    noise_added: Tensor | None = None,
+) -> Guide:
     """Compute the Gram of rows ``(members, n, d)`` once, normalise it and fit output scale and noise by evidence.
 
-    Targets are ``(members, outputs, n)``.
+    Targets are ``(members, outputs, n)``. What the noise of each row is multiplied by, and what is added to it, are
+    ``(members, 1, n)``; outputs then share scale and noise.
     """
     with limit_threads(rows.shape[1]):
         gram, normaliser = normalised_gram(kernel, rows.to(targets.dtype), targets.dtype, copies=4)
-        fit = fit_by_evidence(gram, targets, noise_floor)
-    return Guide(kernel, normaliser, fit.scale, fit.noise, gram, targets, fit.log_evidence, fit.scale)
+        if noise_scale is None and noise_added is None:
+            fit = fit_by_evidence(gram, targets, noise_floor)
+            return Guide(kernel, normaliser, fit.scale, fit.noise, gram, targets, fit.log_evidence, fit.scale)
+        factor = torch.ones_like(targets[:, :1]) if noise_scale is None else noise_scale
+        added = torch.zeros_like(factor) if noise_added is None else noise_added
+        found = [fit_scale_of(gram[k], targets[k], factor[k, 0], added[k, 0], noise_floor) for k in range(len(targets))]
+    scale, noise, score = (targets.new_tensor([[values[i]] for values in found]) for i in (1, 2, 3))
+    scale, noise = scale.exp(), noise.exp()
+    own = (noise.unsqueeze(-1) * (factor - 1) + added).expand_as(targets)
+    return Guide(kernel, normaliser, scale, noise, gram, targets, score, scale, label_noise=own)
 
 
 @torch.no_grad()

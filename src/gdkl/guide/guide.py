@@ -54,8 +54,8 @@ class Guide:
             probability of held-out labels, ``(members, 1)``.
         own_scale: Output scale at which the guide alone predicts best, of the shape of ``scale``.
         likelihood: How labels become targets; None where the targets are numbers.
-        label_noise: Variances that the labels themselves carry, shape of the targets. The splits' posteriors do without
-            them; what the guide alone predicts has them, times the next.
+        label_noise: Variances that targets themselves carry, shape of the targets. The splits' posteriors of labels do
+            without them; what the guide alone predicts has them, times the next.
         label_noise_factor: ``(members,)``.
         batch_label_noise: Whether `batch_posterior` carries the labels' variances.
         accuracy: Part of held-out labels that the guide alone gets right, ``(members, 1)``.
@@ -100,10 +100,11 @@ class Guide:
     def _one_way(self, split: Split) -> Marginals:
         observed, held_out = (index.flatten(0, -2) for index in split)
         member = torch.arange(len(observed), device=observed.device) % len(self.gram)
+        own = self.label_noise if self.likelihood is None else None
 
         def some(part: slice) -> Marginals:
             chosen = Split(observed[part], held_out[part])
-            return self._split_marginals(self.gram, self.targets, chosen, member[part])
+            return self._split_marginals(self.gram, self.targets, chosen, member[part], own)
 
         if self.gram.device.type == "cpu" and observed.shape[-1] >= _ROWS_APART:
             parts = thread_map(len(observed), lambda index: some(slice(index, index + 1)))

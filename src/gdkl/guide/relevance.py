@@ -6,7 +6,7 @@ For an infinite network that is a first layer whose weights have a variance of t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,9 @@ from gdkl.numerics import limit_threads, thread_map, thread_pool
 
 #: Rows that relevances are fitted to at most, and scale and noise behind them; the same random ones each time.
 MOST_ROWS, MOST_ROWS_OF_SCALE = 1000, 4000
+
+#: Noise that what is added to it is first compared with, and steps of L-BFGS from there.
+_TYPICAL_NOISE, _SCALE_STEPS = 0.1, 50
 
 #: If the log of signal over noise is less at the isotropic start, the search also begins where both are one half.
 _LITTLE_SIGNAL = -1.0
@@ -50,23 +53,25 @@ class RelevanceFit:
 
     @torch.no_grad()
     def left_out(
-        self, rows: Tensor, targets: Tensor, groups: Tensor | None = None, noise_scale: Tensor | None = None
+        self, rows: Tensor, targets: Tensor, groups: Tensor | None = None, row_noise: Tensor | None = None
     ) -> Marginals:
-        """Mean and variance of each target given all others, noise included; ``groups`` as for `Solver.left_out`."""
-        return self._solver(rows, noise_scale).left_out(targets, groups)
+        """Mean and variance of each target given all others, noise included; ``groups`` as for `Solver.left_out`.
+
+        ``row_noise`` are noise variances row by row, ``(n,)``; None for the fit's own.
+        """
+        return self._solver(rows, row_noise).left_out(targets, groups)
 
     @torch.no_grad()
-    def predict(self, rows: Tensor, targets: Tensor, new: Tensor, noise_scale: Tensor | None = None) -> Marginals:
-        """Mean and variance of targets at new rows ``(m, d)`` given those of others, noise included."""
+    def predict(self, rows: Tensor, targets: Tensor, new: Tensor, row_noise: Tensor | None = None) -> Marginals:
+        """Mean and variance of the function at new rows ``(m, d)`` given noisy targets of others."""
         kernel, factor = as_kernel_function(self.kernel), self.scale / self.normaliser
         asked = new * self.multipliers
         K12 = factor * kernel.cross(rows * self.multipliers, asked)
-        mean, variance = self._solver(rows, noise_scale).marginals(K12, factor * kernel.diagonal(asked), targets)
-        return Marginals(mean, variance + self.noise)
+        return self._solver(rows, row_noise).marginals(K12, factor * kernel.diagonal(asked), targets)
 
-    def _solver(self, rows: Tensor, noise_scale: Tensor | None) -> Solver:
+    def _solver(self, rows: Tensor, row_noise: Tensor | None) -> Solver:
         K = as_kernel_function(self.kernel).gram(rows * self.multipliers) * (self.scale / self.normaliser)
-        return Solver.of(K, self.noise * (K.new_ones(1) if noise_scale is None else noise_scale), name=MATRIX_NAME)
+        return Solver.of(K, K.new_full((1,), self.noise) if row_noise is None else row_noise, name=MATRIX_NAME)
 
 
 @torch.no_grad()
@@ -79,6 +84,7 @@ def fit_relevance(
     groups: Sequence[int] | Tensor | None = None,
     noise_floor: float = NOISE_FLOOR,
     noise_scale: Tensor | None = None,
+    noise_added: Tensor | None = None,
     start: RelevanceFit | None = None,
     iterations: int = 150,
 ) -> RelevanceFit:
@@ -97,6 +103,7 @@ def fit_relevance(
         groups: For each column the number of its group, from 0 on; a group shares a multiplier. None for one each.
         noise_floor: Smallest noise variance.
         noise_scale: What the noise variance of each row is multiplied by, ``(n,)``.
+        noise_added: What each row has beside it.
         start: A fit to begin with: to other rows, or with another deviation.
         iterations: Most steps of L-BFGS.
 
@@ -110,13 +117,16 @@ def fit_relevance(
     n, d = rows.shape
     y = targets.reshape(-1, n)
     own = rows.new_ones(n) if noise_scale is None else noise_scale
+    added = rows.new_zeros(n) if noise_added is None else noise_added
     index = (torch.arange(d) if groups is None else torch.as_tensor(groups)).to(rows.device)
     zeros = rows.new_zeros(int(index.max()) + 1)
 
     def fit_scale(most: int, log_multipliers: Tensor) -> Hyperparameters:
         some = _some(n, most, rows.device)
         scaled = rows[some] * log_multipliers.exp()[index]
-        return _fit_scale(kernel, scaled, y[:, some], own[some], noise_floor, log_multipliers)
+        gram, _ = normalised_gram(as_kernel_function(kernel), scaled[None], y.dtype, copies=4)
+        found = fit_scale_of(gram[0], y[:, some], own[some], added[some], noise_floor)
+        return found._replace(log_multipliers=log_multipliers)
 
     def find(deviation: float) -> Hyperparameters | None:
         if start is None:
@@ -127,7 +137,7 @@ def fit_relevance(
             log_multipliers = zeros.scatter_reduce(0, index, start.multipliers.log(), "mean", include_self=False)
             starts = [Hyperparameters(log_multipliers, math.log(start.scale), math.log(start.noise))]
         some = _some(n, MOST_ROWS, rows.device)
-        evidence = RelevanceEvidence(differentiable_gram(kernel), rows[some], y[:, some], own[some])
+        evidence = RelevanceEvidence(differentiable_gram(kernel), rows[some], y[:, some], own[some], added[some])
         return search(evidence, starts, index, deviation=deviation, noise_floor=noise_floor, iterations=iterations)
 
     with limit_threads(min(n, MOST_ROWS)):
@@ -143,23 +153,23 @@ def fit_relevance(
 
 def fit_relevance_folds(
     kernel: GuideKernel,
-    rows: Tensor,
-    targets: Tensor,
-    used: Tensor,
+    folds: Sequence[Mapping[str, Tensor | None]],
     starts: Sequence[RelevanceFit] | None = None,
     **options: Any,
 ) -> list[RelevanceFit]:
-    """Fits to some of the rows each, ``(folds, k)`` positions, from fits to the same rows; options of `fit_relevance`.
+    """Fits to the rows of each fold, from fits to the same rows; options of `fit_relevance`.
+
+    ``folds`` has for each what `fit_relevance` takes of data: rows, targets, and what is said of their noise.
 
     A fit to all rows is no start: it knows the targets that a fold holds out. Idle cores share the folds.
     """
 
     def one(k: int) -> RelevanceFit:
-        start = None if starts is None else starts[k]
-        return fit_relevance(kernel, rows[used[k]], targets[..., used[k]], start=start, **options)
+        data: dict[str, Any] = dict(folds[k])
+        return fit_relevance(kernel, **data, start=None if starts is None else starts[k], **options)
 
     with thread_pool(torch.get_num_threads()):
-        return thread_map(len(used), one)
+        return thread_map(len(folds), one)
 
 
 def _some(n: int, most: int, device: torch.device) -> Tensor:
@@ -167,13 +177,30 @@ def _some(n: int, most: int, device: torch.device) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:most].sort().values.to(device)
 
 
-def _fit_scale(
-    kernel: GuideKernel, rows: Tensor, y: Tensor, own: Tensor, noise_floor: float, log_multipliers: Tensor
+def fit_scale_of(
+    gram: Tensor, targets: Tensor, noise_scale: Tensor, noise_added: Tensor, noise_floor: float
 ) -> Hyperparameters:
-    """Scale and noise by one eigendecomposition, at multiplied rows; the geometric mean of the outputs' own."""
-    gram, _ = normalised_gram(as_kernel_function(kernel), rows[None], y.dtype, copies=4)
-    # Divided by its own noise scale each row has the same noise.
+    """Scale and noise of a normalised Gram matrix ``(n, n)`` by evidence; the geometric mean of the outputs' own.
+
+    Targets are ``(outputs, n)``. Row by row the noise is multiplied by a factor, and has something beside it.
+    """
+    plain = not bool(noise_added.any())
+    # What is added counts as a factor at first, to a typical noise.
+    own = noise_scale if plain else noise_scale + noise_added / _TYPICAL_NOISE
+    # Divided by its own noise scale each row has the same noise: one eigendecomposition.
     root = own.rsqrt()
-    fit = fit_by_evidence(gram * root * root.unsqueeze(-1), (y * root)[None], noise_floor)
+    fit = fit_by_evidence((gram * root * root.unsqueeze(-1))[None], (targets * root)[None], noise_floor)
     log_evidence = float(fit.log_evidence.mean() + root.log().mean())
-    return Hyperparameters(log_multipliers, float(fit.scale.log().mean()), float(fit.noise.log().mean()), log_evidence)
+    one = gram.new_zeros(1)
+    start = Hyperparameters(one, float(fit.scale.log().mean()), float(fit.noise.log().mean()), log_evidence)
+    if plain:
+        return start
+    evidence = RelevanceEvidence(
+        lambda x: (gram.clone(), lambda _: torch.zeros_like(x)),
+        one.expand(len(gram), 1),
+        targets,
+        noise_scale,
+        noise_added,
+    )
+    index = torch.zeros(1, dtype=torch.long, device=gram.device)
+    return search(evidence, [start], index, deviation=0.0, noise_floor=noise_floor, iterations=_SCALE_STEPS) or start

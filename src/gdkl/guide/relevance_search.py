@@ -65,12 +65,16 @@ class EvidenceGradient(NamedTuple):
 
 @dataclass(frozen=True)
 class RelevanceEvidence:
-    """The evidence of targets ``(outputs, n)`` at rows ``(n, d)``; ``noise_scale``, ``(n,)``, multiplies the noise."""
+    """The evidence of targets ``(outputs, n)`` at rows ``(n, d)``.
+
+    Row by row, ``(n,)``, ``noise_scale`` multiplies the noise, and ``noise_added`` is beside it.
+    """
 
     gram: DifferentiableGram
     rows: Tensor
     targets: Tensor
     noise_scale: Tensor
+    noise_added: Tensor
 
     @torch.no_grad()
     def __call__(self, multipliers: Tensor, scale: float, noise: float) -> EvidenceGradient | None:
@@ -80,7 +84,7 @@ class RelevanceEvidence:
         K, pullback = self.gram(x)
         normaliser = float(K.diagonal().mean())
         C = K * (scale / normaliser)
-        C.diagonal().add_(noise * self.noise_scale)
+        C.diagonal().add_(noise * self.noise_scale + self.noise_added)
         L, info = torch.linalg.cholesky_ex(C)
         if int(info) != 0 or not normaliser < math.inf:
             return None
@@ -88,8 +92,8 @@ class RelevanceEvidence:
         fit, log_root = float((y.mT * alpha).sum()), float(L.diagonal().log().sum())
         M = torch.cholesky_inverse(L).mul_(-outputs / 2).addmm_(alpha, alpha.mT, alpha=0.5)
         by_noise = noise * float(M.diagonal() @ self.noise_scale)
-        # ⟨M, C⟩ = ½(yᵀα − n) is known: what is left of it beside the noise is the kernel's part.
-        by_scale = 0.5 * (fit - outputs * n) - by_noise
+        # ⟨M, C⟩ = ½(yᵀα − n) is known: what is left of it beside all noise is the kernel's part.
+        by_scale = 0.5 * (fit - outputs * n) - by_noise - float(M.diagonal() @ self.noise_added)
         G = M.mul_(scale / normaliser)
         # Variances also change the normaliser.
         G.diagonal().sub_(by_scale / (n * normaliser))

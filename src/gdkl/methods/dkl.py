@@ -10,6 +10,8 @@ def fit_dkl(data: TrainingData, options: StudentOptions) -> FittedModel:
     """Train a deep kernel by evidence."""
 
     def loss(student: DeepKernel, data: TrainingData) -> ObjectiveValue:
-        return marginal_likelihood(student.gram(data.rows), data.targets, student.noise(), name=MATRIX_NAME)
+        return marginal_likelihood(
+            student.gram(data.rows), data.targets, data.row_noise(student.noise()), name=MATRIX_NAME
+        )
 
     return fit_exact(data, options, loss)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gdkl.gp import NOISE_START, Marginals, Split, take_rows, take_targets
+from gdkl.gp import NOISE_START, Marginals, Split, take_noise, take_rows, take_targets
 from gdkl.guide import Guide
 from gdkl.nets import surround
 from gdkl.objectives import ObjectiveValue, SplitObjective, distillation, gaussian_term, guided, kl_term, predictive
@@ -54,11 +54,12 @@ def fit_gdkl(
         guide = guide.with_rows(rows[: len(guide.scale)])
 
     def loss(student: DeepKernel, data: TrainingData, split: Split, p: Marginals, rows: Tensor) -> ObjectiveValue:
-        noise = student.noise()
+        noise = data.row_noise(student.noise())
         q = student.marginals(rows, data.targets, split, noise)
         labelled = q.mean.shape[-1] - points
         (q, q_free), (p, p_free) = _divide(q, labelled), _divide(p, labelled)
-        y = take_targets(data.targets, split.held_out[..., :labelled])
+        held_out = split.held_out[..., :labelled]
+        y, noise = take_targets(data.targets, held_out), take_noise(noise, held_out)
         if objective is SplitObjective.DISTILLATION:
             return distillation(q, p)
         if objective is SplitObjective.PREDICTIVE:

@@ -42,7 +42,10 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
     # Where no evidence is finite, the first start counts as it is.
     _, history, model = min(fits, key=lambda fit: fit[0])
     model.requires_grad_(False)
-    posterior = ExactPosterior.condition(model.kernel, data.rows, data.targets, model.noise(), name=_MATRIX_NAME)
+    noise = model.noise()
+    posterior = ExactPosterior.condition(
+        model.kernel, data.rows, data.targets, noise, row_noise=data.further_noise(noise), name=_MATRIX_NAME
+    )
     return FittedModel(nn.Identity(), posterior, history)
 
 

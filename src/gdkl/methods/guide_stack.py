@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gdkl import infinite
-from gdkl.calibration import Folds, log_density, stack_weights
-from gdkl.gp import ExactPosterior, ScaledKernel
-from gdkl.guide import MATRIX_NAME, GuideKernel, RelevanceFit, as_kernel_function, fit_relevance, fit_relevance_folds
-from gdkl.nets import ColumnScale, Members
-from gdkl.training import FittedModel, TrainingData
+from gdkl.calibration import Folds, HeldOutMixture, NoiseFactor, fold_by_fold, stack_weights
+from gdkl.gp import per_row
+from gdkl.guide import GuideKernel, RelevanceFit, fit_relevance, fit_relevance_folds
+from gdkl.training import FittedModel, TrainingData, relevance_model
 
 #: Prior deviations of the log relevances: none, and two widths. No single one serves all tables and sizes, and a
 #: mixture is better than the best of them.
@@ -27,18 +27,26 @@ _ITERATIONS, _FOLD_ITERATIONS = 60, 25
 
 
 class GuideStack(NamedTuple):
-    """Guides by name, and what they tell of the folds.
+    """Guides by name, and what they say of the folds.
 
     Attributes:
         models: Conditioned on all rows.
-        log_densities: Of the held-out targets, fold by fold, ``(models, outputs, rows)``.
+        held_out: What those without each fold say of its rows.
         multipliers: Relevances of the columns without each fold, ``(folds, d)``: weighted means over the guides with
             the given kernel.
     """
 
     models: dict[str, FittedModel]
-    log_densities: Tensor
+    held_out: HeldOutMixture
     multipliers: Tensor
+
+    def with_factor(self, factor: NoiseFactor) -> GuideStack:
+        """The same with another noise: the held-out rows' by row, and its level in predictions."""
+        models = {
+            name: replace(model, predictive_noise=factor.level * model.noise) for name, model in self.models.items()
+        }
+        held_out = self.held_out.scaled(factor.level * fold_by_fold(factor.held_out))
+        return self._replace(models=models, held_out=held_out)
 
 
 def fit_guides(
@@ -54,26 +62,34 @@ def fit_guides(
         groups: For each column the number of its group; a group shares a relevance.
         noise_floor: Smallest noise variance.
     """
-    rows, targets = data.rows[0].double(), data.targets[0].double()
-    models, densities, logs = dict[str, FittedModel](), list[Tensor](), list[Tensor]()
+    known = data.double()
+    used, out = (known.repeat(len(index)).take_each(index) for index in (folds.used, folds.held_out))
+    parts = [used.arguments(k) for k in range(used.members)]
+    models, predicted, logs = dict[str, FittedModel](), list[HeldOutMixture](), list[Tensor]()
     fit, refits = None, list[RelevanceFit]()
     for name, own, deviation in _guides(kernel, smooth):
         prior: dict[str, Any] = {"deviation": deviation, "groups": groups, "noise_floor": noise_floor}
         follows = fit is not None and fit.kernel is own
-        fit = fit_relevance(own, rows, targets, start=fit if follows else None, iterations=_ITERATIONS, **prior)
-        starts = refits if follows else None
-        refits = fit_relevance_folds(own, rows, targets, folds.used, starts, iterations=_FOLD_ITERATIONS, **prior)
-        predicted = [
-            log_density(one.predict(rows[used], targets[:, used], rows[out]), targets[:, out])
-            for one, out, used in zip(refits, *folds, strict=True)
-        ]
-        densities.append(torch.cat(predicted, dim=-1))
-        models[name] = _model(data, fit)
+        fit = fit_relevance(own, **known.arguments(0), start=fit if follows else None, iterations=_ITERATIONS, **prior)
+        refits = fit_relevance_folds(own, parts, refits if follows else None, iterations=_FOLD_ITERATIONS, **prior)
+        models[name] = relevance_model(data, fit)
+        predicted.append(_held_out(used, out, refits))
         if own is kernel:
             logs.append(torch.stack([one.multipliers.log() for one in refits]))
-    weights = stack_weights(torch.stack(densities[: len(logs)])).mean(dim=-1)
-    multipliers = torch.tensordot(weights, torch.stack(logs), dims=1).exp()
-    return GuideStack(models, torch.stack(densities).to(data.targets), multipliers.to(data.rows))
+    held_out = HeldOutMixture(*(torch.stack(values) for values in zip(*predicted, strict=True)))
+    weights = stack_weights(held_out.log_densities(fold_by_fold(out.targets))[: len(logs)]).mean(dim=-1)
+    multipliers = torch.tensordot(weights, torch.stack(logs).to(weights), dims=1).exp()
+    return GuideStack(models, held_out, multipliers.to(data.rows))
+
+
+def _held_out(used: TrainingData, out: TrainingData, refits: Sequence[RelevanceFit]) -> HeldOutMixture:
+    """What one guide without each fold says of its rows, ``(outputs, folds · rows)``."""
+    noise = used.targets.new_tensor([[fit.noise] for fit in refits])
+    by_row = per_row(used.row_noise(noise), used.targets)[:, 0]
+    found = [fit.predict(used.rows[k], used.targets[k], out.rows[k], by_row[k]) for k, fit in enumerate(refits)]
+    mean, variance = (torch.stack(values) for values in zip(*found, strict=True))
+    own, added = out.noise_parts(noise)
+    return HeldOutMixture(*(fold_by_fold(value) for value in (mean, variance + added, own)))
 
 
 def _guides(kernel: GuideKernel, smooth: bool) -> Iterator[tuple[str, GuideKernel, float | None]]:
@@ -86,16 +102,3 @@ def _guides(kernel: GuideKernel, smooth: bool) -> Iterator[tuple[str, GuideKerne
         yield "guide", kernel, None
     if smooth:
         yield "smooth guide", SMOOTH, SMOOTH_DEVIATION
-
-
-def _model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
-    """A guide conditioned on all rows."""
-    embed = nn.Identity()
-    if isinstance(fit.kernel, infinite.InfiniteNetwork):
-        embed = Members([ColumnScale(fit.multipliers.to(data.rows))]).eval()
-    one = data.targets.new_ones(1, data.outputs)
-    kernel = ScaledKernel(as_kernel_function(fit.kernel), fit.scale / fit.normaliser * one)
-    return FittedModel(
-        embed,
-        ExactPosterior.condition(kernel, embed(data.rows), data.targets, fit.noise * one, name=MATRIX_NAME),
-    )

@@ -28,11 +28,9 @@ def fit_relevant_nngp(data: TrainingData, kernel: GuideKernel, groups: Tensor | 
 
     ``groups`` has for each column the number of its group, which shares a relevance.
     """
-    pairs = zip(data.rows.double(), data.targets.double(), strict=True)
-    fits = [
-        fit_relevance(kernel, rows, targets, deviation=RELEVANCE_DEVIATION, groups=groups) for rows, targets in pairs
-    ]
+    known = [data.double().arguments(index) for index in range(data.members)]
+    fits = [fit_relevance(kernel, **each, deviation=RELEVANCE_DEVIATION, groups=groups) for each in known]
     embed = Members([ColumnScale(fit.multipliers.to(data.rows)) for fit in fits]).eval()
-    scaled = TrainingData(embed(data.rows), data.targets)
-    guide = fit_guide(as_kernel_function(kernel), scaled.rows, scaled.targets)
+    scaled = replace(data, rows=embed(data.rows))
+    guide = fit_guide(as_kernel_function(kernel), **scaled.all_arguments())
     return replace(fit_nngp(scaled, guide), embed=embed)

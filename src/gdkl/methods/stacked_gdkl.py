@@ -10,7 +10,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from gdkl.calibration import draw_folds, log_density, most_probable_noise, stack_weights
+from gdkl.calibration import (
+    draw_folds,
+    fit_noise_factor,
+    fold_by_fold,
+    log_density,
+    most_probable_noise,
+    stack_weights,
+)
 from gdkl.gp import ExactPosterior, Marginals
 from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
 from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
@@ -52,36 +59,40 @@ def fit_stacked_gdkl(
     noise_floor = options.noise_floor
     folds = draw_folds(data.rows[0], options.seed)
     guides = fit_guides(data, kernel, folds, smooth=smooth, groups=groups, noise_floor=noise_floor)
-    scaled = Members([ColumnScale(factors) for factors in guides.multipliers])(data.repeat(len(folds.used)).rows)
-    fold_data = TrainingData(scaled, data.targets.expand(len(scaled), -1, -1))
+    factor = fit_noise_factor(data, guides.held_out, folds, kernel, guides.multipliers.log().mean(dim=0).exp())
+    fold_data = data.repeat(len(folds.used))
+    columns = Members([ColumnScale(factors) for factors in guides.multipliers])
+    fold_data = replace(fold_data, rows=columns(fold_data.rows))
     used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
-    guide = fit_guide(as_kernel_function(kernel), used.rows, used.targets, noise_floor=noise_floor)
+    guide = fit_guide(as_kernel_function(kernel), **used.all_arguments(), noise_floor=noise_floor)
     if options.noise_start is None:
         options = replace(options, noise_start=guided_noise_start(guide).repeat(times, 1))
-    guide = replace(guide, targets=fold_data.targets)
+    guide = replace(guide, targets=fold_data.targets, label_noise=fold_data.further_noise(guide.noise))
     model = fit_gdkl(fold_data.repeat(times), guide, options, beta=beta, mu=mu, used=folds.used.repeat(times, 1))
     q = _held_out(model, used.repeat(times), out.repeat(times), times)
-    y = out.targets.transpose(0, 1).flatten(1).expand_as(q.mean)
-    mean, variance, targets = (value.transpose(0, 1).flatten(1)[None] for value in (*q, y))
-    noise = most_probable_noise(Marginals(mean, variance), targets, noise_floor)
+    if factor is not None:
+        guides, out = guides.with_factor(factor), out.scale_noise(factor.held_out)
+    scale, added = (fold_by_fold(value) for value in out.noise_parts(torch.ones_like(out.targets[..., 0])))
+    q, y = Marginals(q.mean, q.variance + added), fold_by_fold(out.targets)
+    mean, variance, targets, scales = (fold_by_fold(value.expand_as(q.mean))[None] for value in (*q, y, scale))
+    noise = most_probable_noise(Marginals(mean, variance), targets, noise_floor, scales)
     model.predictive_noise = noise.expand_as(model.noise)
     model.embed = _with_columns(cast(Members, model.embed), guides.multipliers)
-    own = log_density(Marginals(q.mean, q.variance + noise.mT), y).logsumexp(dim=0) - math.log(times)
-    weights = stack_weights(torch.cat([guides.log_densities, own[None]]))
+    density = log_density(Marginals(q.mean, q.variance + noise.mT * scale), y).logsumexp(dim=0) - math.log(times)
+    weights = stack_weights(torch.cat([guides.held_out.log_densities(y).to(y), density[None]]))
+    log_noise = None if factor is None else factor.model
     if guide_share == 0:
-        return Stack({STUDENT: model}, torch.ones_like(weights[:1]))
+        return Stack({STUDENT: model}, torch.ones_like(weights[:1]), log_noise)
     if guide_share is not None:
         shares = weights[:-1] / weights[:-1].sum(dim=0)
         weights = torch.cat([guide_share * shares, torch.full_like(weights[:1], 1 - guide_share)])
-    return Stack(guides.models | {STUDENT: model}, weights)
+    return Stack(guides.models | {STUDENT: model}, weights, log_noise)
 
 
 def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: int) -> Marginals:
     """Latent marginals of held-out rows given the others of their folds, ``(times, outputs, folds · rows)``."""
-    known = model.posterior
-    posterior = ExactPosterior.condition(
-        known.kernel, model.embed(used.rows), used.targets, known.noise, name=MATRIX_NAME
-    )
+    known, rows, own = model.posterior, model.embed(used.rows), used.further_noise(model.posterior.noise)
+    posterior = ExactPosterior.condition(known.kernel, rows, used.targets, known.noise, row_noise=own, name=MATRIX_NAME)
     q = posterior.marginals(model.embed(out.rows))
     return Marginals(*(value.unflatten(0, (times, -1)).transpose(1, 2).flatten(2) for value in q))
 

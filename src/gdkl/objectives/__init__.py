@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import one_hot
 
-from gdkl.gp import Marginals, evidence_terms
+from gdkl.gp import Marginals, evidence_terms, per_row
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -27,8 +27,8 @@ SOFTMAX_SAMPLES = 16
 
 
 def gaussian_term(q: Marginals, y: Tensor, noise: Tensor) -> Tensor:
-    """Mean of E_q[−log N(y; f, σ²)] = ½(log 2πσ² + ((y − μq)² + σq²) / σ²), σ² per member and output."""
-    noise = noise.unsqueeze(-1)
+    """Mean of E_q[−log N(y; f, σ²)] = ½(log 2πσ² + ((y − μq)² + σq²) / σ²), σ² per member and output, or per row."""
+    noise = per_row(noise, y)
     value = 0.5 * (_LOG_2PI + torch.log(noise) + ((y - q.mean).square() + q.variance) / noise)
     return value.mean(dim=(-2, -1))
 
@@ -150,7 +150,7 @@ def distillation(q: Marginals, p: Marginals) -> ObjectiveValue:
 
 def predictive(q: Marginals, y: Tensor, noise: Tensor) -> ObjectiveValue:
     """ℓ_pred: mean of −log q(y|x, D1) = −log N(y; μq, σq² + σ²) (eq. 4 of the paper)."""
-    total = q.variance + noise.unsqueeze(-1)
+    total = q.variance + per_row(noise, y)
     value = 0.5 * (_LOG_2PI + torch.log(total) + (y - q.mean).square() / total)
     return weighted_sum(nlp=(value.mean(dim=(-2, -1)), 1.0))
 

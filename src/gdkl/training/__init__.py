@@ -29,7 +29,14 @@ from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
 from gdkl.training.distributed import current_world, local_device, process_group
 from gdkl.training.evidence import KernelAndNoise, maximise_evidence
 from gdkl.training.fit import fit_exact, fit_network, fit_sparse
-from gdkl.training.fitted import FittedModel, FittedNetwork, Stack
+from gdkl.training.fitted import (
+    MOST_LOG_FACTOR,
+    FittedModel,
+    FittedNetwork,
+    Stack,
+    noise_factor,
+    relevance_model,
+)
 from gdkl.training.graphs import GraphedStep
 from gdkl.training.guided_splits import GuidedSplits, SplitInputs
 from gdkl.training.image_batches import ImageBatches
@@ -46,6 +53,7 @@ from gdkl.training.student import MATRIX_NAME, DeepKernel, HeldOut, SparseDeepKe
 __all__ = [
     "ALONE",
     "MATRIX_NAME",
+    "MOST_LOG_FACTOR",
     "ArrayBatches",
     "AutogradStep",
     "Batch",
@@ -103,8 +111,10 @@ __all__ = [
     "local_device",
     "make_optimiser",
     "maximise_evidence",
+    "noise_factor",
     "prefers_exact",
     "process_group",
+    "relevance_model",
     "seeded",
     "step_generator",
     "train",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from gdkl.gp import ClassLikelihood, LabelTargets, label_targets, take_rows, take_targets
+from gdkl.gp import ClassLikelihood, LabelTargets, label_targets, per_row, take_rows, take_targets
 from gdkl.numerics import DataError
 
 
@@ -22,10 +22,14 @@ class TrainingData:
     Attributes:
         rows: Inputs, ``(members, n, d)``.
         targets: Targets, ``(members, outputs, n)``.
+        noise_scale: What the noise variance of each row is multiplied by, ``(members, 1, n)``; None for one.
+        noise_added: What each row has beside it, of the same shape; None for nothing.
     """
 
     rows: Tensor
     targets: Tensor
+    noise_scale: Tensor | None = field(default=None, kw_only=True)
+    noise_added: Tensor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         members, n = self.rows.shape[:2]
@@ -49,6 +53,42 @@ class TrainingData:
     def outputs(self) -> int:
         """Number of targets per row."""
         return self.targets.shape[1]
+
+    def row_noise(self, noise: Tensor) -> Tensor:
+        """Noise variances ``(members, outputs)`` row by row, as the targets; as they are if all rows are alike."""
+        if self.noise_scale is not None:
+            noise = noise.unsqueeze(-1) * self.noise_scale
+        return noise if self.noise_added is None else per_row(noise, self.targets) + self.noise_added
+
+    def further_noise(self, noise: Tensor) -> Tensor | None:
+        """The same less the noise itself, which may be negative; None if all rows are alike."""
+        by_row = self.row_noise(noise)
+        return None if by_row is noise else by_row - noise.unsqueeze(-1)
+
+    def noise_parts(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The noise of each row and what is added to it, both of the shape of the targets."""
+        added = torch.zeros_like(self.targets) if self.noise_added is None else self.noise_added.expand_as(self.targets)
+        return per_row(self.row_noise(noise), self.targets).expand_as(self.targets) - added, added
+
+    def arguments(self, index: int) -> dict[str, Any]:
+        """What `gdkl.guide.fit_relevance` takes of data, of one fit."""
+        found = {name: None if value is None else value[index] for name, value in self.all_arguments().items()}
+        return found | {
+            name: value[0] for name, value in found.items() if name.startswith("noise") and value is not None
+        }
+
+    def all_arguments(self) -> dict[str, Any]:
+        """What `gdkl.guide.fit_guide` takes of data."""
+        names = ("rows", "targets", "noise_scale", "noise_added")
+        return {name: getattr(self, name) for name in names}
+
+    def scale_noise(self, factor: Tensor) -> Self:
+        """The same with the noise of each row multiplied, ``(members, 1, n)``."""
+        return replace(self, noise_scale=factor if self.noise_scale is None else factor * self.noise_scale)
+
+    def double(self) -> Self:
+        """The same in double precision."""
+        return self._map(lambda value, _: value.double())
 
     def member(self, index: int) -> Self:
         """One fit of the batch, as a batch of one."""

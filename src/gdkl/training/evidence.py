@@ -66,7 +66,7 @@ def maximise_evidence(
             # A line search may step where the matrix needs a jitter, or has no factor; only the result's matters.
             warnings.simplefilter("ignore", NumericsWarning)
             K = model.kernel.gram(data.rows.unsqueeze(-3))
-            value = marginal_likelihood(K, data.targets, model.noise(), name=name).value.sum()
+            value = marginal_likelihood(K, data.targets, data.row_noise(model.noise()), name=name).value.sum()
             if log_prior is not None:
                 value = value - log_prior(model) / data.targets[0].numel()
             value.backward()

@@ -71,7 +71,8 @@ def fit_exact(
         rows_per_step: Rows that a step sees, where that is not all of them.
         more_bytes: Memory that a step takes besides its matrices.
         start: Changes the student before training, where its initial values matter.
-        row_noise: Variances that the targets carry beside the learned noise in prediction, of their shape.
+        row_noise: Variances that the targets carry beside the learned noise in prediction, of their shape; None for
+            those of the data.
     """
     device = data.rows.device
     problem = Problem.of(data, guided=inputs is not None, rows_per_step=rows_per_step)
@@ -101,8 +102,9 @@ def fit_exact(
     with torch.no_grad():
         features = student.network(data.rows)
         noise = student.noise()
+        own = data.further_noise(noise) if row_noise is None else row_noise
         posterior = ExactPosterior.condition(
-            student.kernel, features, data.targets, noise, row_noise=row_noise, name=MATRIX_NAME
+            student.kernel, features, data.targets, noise, row_noise=own, name=MATRIX_NAME
         )
     return FittedModel(student.network, posterior, trained.history, trained.outcome)
 

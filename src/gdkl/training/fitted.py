@@ -10,13 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.gp import ExactPosterior, GPyTorchKernel, Marginals, ScaledKernel, SparsePosterior
-from gdkl.nets import Members
+from gdkl.guide import MATRIX_NAME, RelevanceFit, as_kernel_function
+from gdkl.infinite import InfiniteNetwork
+from gdkl.nets import ColumnScale, Members
 from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
+from gdkl.training.data import TrainingData
 from gdkl.training.dispatch import TrainingOutcome
 from gdkl.training.student import select_members
 
 #: Rows that a network with a head sees at a time in prediction.
 _ROWS_AT_A_TIME = 1024
+
+#: Farthest logarithm of a factor on the noise: a guard, of which no other value was tried.
+MOST_LOG_FACTOR = 2.5
 
 
 @dataclass
@@ -143,12 +149,34 @@ class FittedNetwork:
         return Marginals(mean, torch.zeros_like(mean))
 
 
+def relevance_model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
+    """A Gaussian process with relevances, conditioned on the data of one fit."""
+    embed = nn.Identity()
+    if isinstance(fit.kernel, InfiniteNetwork):
+        embed = Members([ColumnScale(fit.multipliers.to(data.rows))]).eval()
+    one = data.targets.new_ones(1, data.outputs)
+    kernel, noise = ScaledKernel(as_kernel_function(fit.kernel), fit.scale / fit.normaliser * one), fit.noise * one
+    posterior = ExactPosterior.condition(
+        kernel, embed(data.rows), data.targets, noise, row_noise=data.further_noise(noise), name=MATRIX_NAME
+    )
+    return FittedModel(embed, posterior)
+
+
+def noise_factor(model: FittedModel, rows: Tensor) -> Tensor:
+    """What the noise variance is multiplied by at rows ``(1, m, d)``, ``(1, 1, m)``: the model has its logarithm."""
+    return model.marginals(rows).mean.clamp(-MOST_LOG_FACTOR, MOST_LOG_FACTOR).exp()
+
+
 @dataclass
 class Stack:
-    """A mixture of models by name, with weights ``(models, outputs)``; the members of a model share its weight."""
+    """A mixture of models by name, with weights ``(models, outputs)``; the members of a model share its weight.
+
+    ``log_noise`` has the logarithm of a factor on the noise as its latent mean; None where the noise is constant.
+    """
 
     models: dict[str, FittedModel]
     weights: Tensor
+    log_noise: FittedModel | None = None
 
     def component_weights(self) -> Tensor:
         """Weights ``(K, outputs)`` of the members of all models."""
@@ -160,14 +188,19 @@ class Stack:
         return total / total.sum(dim=0)
 
     def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Latent means and variances ``(K, outputs, m)`` of all members at rows ``(1, m, d)``, and their noise."""
-        return self._joined(lambda model: model.marginals(rows))
+        """Latent means and variances ``(K, outputs, m)`` of all members at rows ``(1, m, d)``, and their noise.
+
+        The noise is ``(K, outputs, m)``, or ``(K, outputs, 1)`` where it is constant.
+        """
+        return self._joined(lambda model: model.marginals(rows), rows)
 
     def joint(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same with covariances ``(K, outputs, m, m)``."""
-        return self._joined(lambda model: model.covariance(rows))
+        return self._joined(lambda model: model.covariance(rows), rows)
 
-    def _joined(self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _joined(
+        self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         found = [(*predict(model), model.noise.unsqueeze(-1)) for model in self.models.values()]
         mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
-        return mean, variance, noise
+        return mean, variance, noise if self.log_noise is None else noise * noise_factor(self.log_noise, rows)

@@ -17,6 +17,7 @@ from gdkl.gp import (
     Noise,
     SparsePosterior,
     Split,
+    take_noise,
     take_rows,
     take_targets,
 )
@@ -60,9 +61,9 @@ class DeepKernel(nn.Module):
             rows: All rows, those with targets first, ``(members, n + more, d)``.
             targets: ``(members, outputs, n)``.
             split: Indices into the rows; those observed have targets.
-            noise: The student's noise variance, ``(members, outputs)``.
+            noise: The student's noise variance, ``(members, outputs)``, or row by row as the targets.
         """
-        observed = take_targets(targets, split.observed)
+        observed, noise = take_targets(targets, split.observed), take_noise(noise, split.observed)
         return self.kernel.split_posterior(self._features(rows, split), observed, noise, name=MATRIX_NAME)
 
     def symmetric_marginals(self, rows: Tensor, targets: Tensor, split: Split, noise: Tensor) -> Marginals:
