@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from gdkl import infinite
 from gdkl.calibration import Folds, HeldOutMixture, NoiseFactor, fold_by_fold, stack_weights
 from gdkl.gp import per_row
-from gdkl.guide import GuideKernel, RelevanceFit, fit_relevance, fit_relevance_folds
+from gdkl.guide import GuideKernel, RelevanceFit, fit_relevance_folds
 from gdkl.training import FittedModel, TrainingData, relevance_model
 
 #: Prior deviations of the log relevances: none, and two widths. No single one serves all tables and sizes, and a
@@ -22,8 +22,8 @@ DEVIATIONS = (0.0, 0.6, 1.5)
 #: A smoother kernel beside the guide's, of which functions are differentiable: kin8nm and concrete gain by it.
 SMOOTH, SMOOTH_DEVIATION = infinite.Sequential(infinite.Linear(weight_var=1.0), infinite.RBF(gamma=0.5)), 1.0
 
-#: Steps of L-BFGS for all rows and for a fold; both begin at their own fit with the narrower prior.
-_ITERATIONS, _FOLD_ITERATIONS = 60, 25
+#: Most steps of L-BFGS; a fit begins where that to the same rows with the narrower prior ended.
+_ITERATIONS = 40
 
 
 class GuideStack(NamedTuple):
@@ -64,18 +64,19 @@ def fit_guides(
     """
     known = data.double()
     used, out = (known.repeat(len(index)).take_each(index) for index in (folds.used, folds.held_out))
-    parts = [used.arguments(k) for k in range(used.members)]
+    # All rows are a part like those outside a fold, so that threads share all fits of a guide.
+    parts = [known.arguments(0), *(used.arguments(k) for k in range(used.members))]
     models, predicted, logs = dict[str, FittedModel](), list[HeldOutMixture](), list[Tensor]()
-    fit, refits = None, list[RelevanceFit]()
+    fits = list[RelevanceFit]()
     for name, own, deviation in _guides(kernel, smooth):
-        prior: dict[str, Any] = {"deviation": deviation, "groups": groups, "noise_floor": noise_floor}
-        follows = fit is not None and fit.kernel is own
-        fit = fit_relevance(own, **known.arguments(0), start=fit if follows else None, iterations=_ITERATIONS, **prior)
-        refits = fit_relevance_folds(own, parts, refits if follows else None, iterations=_FOLD_ITERATIONS, **prior)
-        models[name] = relevance_model(data, fit)
-        predicted.append(_held_out(used, out, refits))
+        starts = fits if fits and fits[0].kernel is own else None
+        fits = fit_relevance_folds(
+            own, parts, starts, deviation=deviation, groups=groups, noise_floor=noise_floor, iterations=_ITERATIONS
+        )
+        models[name] = relevance_model(data, fits[0])
+        predicted.append(_held_out(used, out, fits[1:]))
         if own is kernel:
-            logs.append(torch.stack([one.multipliers.log() for one in refits]))
+            logs.append(torch.stack([one.multipliers.log() for one in fits[1:]]))
     held_out = HeldOutMixture(*(torch.stack(values) for values in zip(*predicted, strict=True)))
     weights = stack_weights(held_out.log_densities(fold_by_fold(out.targets))[: len(logs)]).mean(dim=-1)
     multipliers = torch.tensordot(weights, torch.stack(logs).to(weights), dims=1).exp()
