@@ -73,6 +73,11 @@ def test_several_outputs_and_members():
     assert p.n_components == 2
     assert p.mean.shape == (10, 2)
     assert not np.allclose(p.component_means[0], p.component_means[1])
+    assert model.relevance_.shape == (4,)
+    for preset in ("paper", gdkl.Preset(calibrate=False)):
+        plain = GDKLRegressor(n_iter=2, inference="sparse", n_inducing=20, preset=preset).fit(X, y)
+        assert not hasattr(plain, "relevance_")
+        assert "kl_unlabelled" not in plain.history_
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
@@ -83,13 +88,16 @@ def test_two_fits_with_one_seed_are_equal_and_files_remember(kind, tmp_path):
     one.save(tmp_path / "model.gdkl")
     loaded = gdkl.load(tmp_path / "model.gdkl")
     assert loaded.inference_ == "sparse"
+    if kind == "gdkl":
+        assert one.relevance_.argmax() == 0
+        np.testing.assert_array_equal(loaded.relevance_, one.relevance_)
     p, q = one.predict_distribution(X), loaded.predict_distribution(X)
     np.testing.assert_array_equal(p.mean, q.mean)
     np.testing.assert_array_equal(p.variance, q.variance)
 
 
 def test_memory_mapped_and_long_arrays_are_not_copied(tmp_path, monkeypatch):
-    X, y = table()
+    X, y = table(300)
     whole = make(GDKLRegressor, **FEW).fit(X, y)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")

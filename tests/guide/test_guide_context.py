@@ -70,6 +70,17 @@ def test_labels_carry_their_own_variances(likelihood: ClassLikelihood):
             torch.testing.assert_close(p.variance[0, c], variance[rows], rtol=1e-5, atol=1e-5)
 
 
+def test_rows_of_a_network_in_float32_have_a_guide_in_the_precision_of_the_algebra():
+    # The noise of a noiseless table is less than what rounding does to a kernel matrix in float32.
+    x, y, guide = setting()
+    x, index = x[:30].float(), torch.arange(30)
+    found = []
+    for rows in (x, x.double()):
+        table = guide.precompute_marginals(lambda index, rows=rows: (rows[index], y[:, index]), 30, seed=3)
+        found.append([table.batch_posterior(rows, y[:, :30], index), guide.batch_posterior(rows, y[:, :30])])
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+
+
 def test_many_classes_have_smaller_contexts():
     assert context_size(10**6, 1000) ** 2 * 1000 <= 2**23
     assert context_size(10**6, 2) == context_size(10**6)

@@ -50,7 +50,7 @@ class Preset:
         noise_floor: Smallest noise variance, of targets with unit variance.
         objective: "guided", or, without calibration, the paper's ablations "distillation" and "predictive".
         beta: Weight of the KL term; the estimator's own option comes first.
-        mu: Weight of the KL term at points without labels, between and around the rows (exact regression).
+        mu: Weight of the KL term at points without labels, between and around the rows (regression).
         try_less_guide: Whether a held-out fifth of few images decides if β / 30 serves better.
         guide_scale: Output scale of the guide over a Gram matrix of mean diagonal one; "auto" to have it fitted.
         guide_share: Weight of the guides in predictions; the estimator's own option comes first.

@@ -117,7 +117,9 @@ def _regression_gdkl(regime: Regime) -> dict[str, Any]:
     common["n_iter"] = 2000
     # The guide knows 2000 rows at most, the student all: on kin8nm, power and protein (a tenth of the training rows
     # for trial) β of 0.1 and more cost accuracy.
-    return common | {"beta": 0.01, "batch_size": 512}
+    # μ: in a gap of 3000 rows in one dimension the latent deviation is 0.94 of the guide's, and 0.14 with 0.001. Scores
+    # of elevators (4000 rows) gain by it; those of pol, kin8nm, protein and power differ less than between seeds.
+    return common | {"beta": 0.01, "mu": 0.01, "batch_size": 512}
 
 
 def _regression_dkl(regime: Regime) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from gdkl.inputs import (
     row_parts,
 )
 from gdkl.methods import STUDENT
-from gdkl.nets import ColumnScale, Members
+from gdkl.nets import ColumnScale, Members, scales_columns
 from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import Predictive, joint_moments
 from gdkl.training import Batch, BatchSource, FittedModel, Stack, TrainingData
@@ -201,6 +201,10 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
             for embed, weight in zip((model.embed for model in self.stack_.models.values()), weights, strict=True)
             if isinstance(embed, Members) and isinstance(embed.template, ColumnScale)
         ]
+        embed = self.model_.embed
+        if len(names) == 1 and isinstance(embed, Members) and scales_columns(embed.template):
+            # A student alone: relevances are its first buffer, a row for each of several members.
+            found = [(1.0, np.log(to_numpy(next(embed.buffers())).reshape(embed.count, -1)).mean(axis=0))]
         if found:
             table, total = self.kind_.input, sum(weight for weight, _ in found)
             relevance = np.zeros(len(table.names))

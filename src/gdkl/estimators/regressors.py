@@ -18,6 +18,7 @@ from gdkl.estimators.regression import RegressorBase
 from gdkl.guide import GuideKernel, fit_guide, subset_size
 from gdkl.inputs import TableInput
 from gdkl.methods import (
+    fit_batch_guide,
     fit_dkl,
     fit_gdkl,
     fit_gp,
@@ -52,8 +53,8 @@ class GDKLRegressor(StudentRegressor):
 
     With exact inference predictions are a mixture: guides with several priors on the columns' relevances, and one
     student per fold, trained on the rows outside it. Rows of each fold, which its student has not learned, set the
-    weights and the noise (``weights_``, ``noise_``). With inducing points there is one student, and 5 % of the rows are
-    held out to set its noise.
+    weights and the noise (``weights_``, ``noise_``). With inducing points there is one guide with
+    relevances and one student, and 5 % of the rows are held out to set its noise.
 
     Args:
         beta: Weight of the guide: 0 trusts the labels alone, large values imitate the guide. None for 1, and 0.01 with
@@ -139,14 +140,18 @@ class GDKLRegressor(StudentRegressor):
 
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
         self._refuse_share("inducing points")
-        subset = source.sample(subset_size(source.rows), plan.seed)
-        kernel = plan.kind.kernel(guide_kernel(self.guide))
-        guide = fit_guide(kernel, subset.rows[None], subset.targets[None]).for_batches()
+        kernel, options, preset = guide_kernel(self.guide), plan.options(source.rows), plan.preset
+        surroundings = None
+        if preset.calibrate:
+            mu = preset.mu if preset.beta else 0.0
+            guide, surroundings, options = fit_batch_guide(source, kernel, options, mu=mu, groups=_groups(plan))
+        else:
+            subset = source.sample(subset_size(source.rows), plan.seed)
+            guide = fit_guide(plan.kind.kernel(kernel), subset.rows[None], subset.targets[None]).for_batches()
         if isinstance(source, NumberedBatches):
             # Rows that have positions are asked about once, ahead; those of a loader by half batches.
             guide = guide.precompute_marginals(source.take_pair, source.rows, plan.seed)
-        options = plan.options(source.rows)
-        return fit_sparse_gdkl(source, guide, options, beta=plan.preset.beta, held_out=held_out)
+        return fit_sparse_gdkl(source, guide, options, beta=preset.beta, surroundings=surroundings, held_out=held_out)
 
 
 class DKLRegressor(StudentRegressor):

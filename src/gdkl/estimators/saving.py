@@ -16,7 +16,7 @@ from gdkl.estimators.presets import Preset
 from gdkl.gp import GPyTorchKernel, KernelFunction, ScaledKernel, SparsePosterior, is_softplus_rbf
 from gdkl.guide import InfiniteKernelFunction
 from gdkl.inputs import ImageInput, TableInput
-from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead
+from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead, scales_columns
 from gdkl.numerics import ModelFileError, NotFittedError
 from gdkl.training import FittedModel, FittedNetwork
 
@@ -205,8 +205,8 @@ def _describe(module: nn.Module) -> dict[str, Any]:
         }
     if isinstance(module, ColumnScale):
         return {"kind": "column_scale"}
-    if type(module) is nn.Sequential and len(module) == 2 and isinstance(module[0], ColumnScale):
-        return {"kind": "scaled_columns", "network": _describe(module[1])}
+    if scales_columns(module):
+        return {"kind": "scaled_columns", "network": _describe(cast(nn.Sequential, module)[1])}
     if isinstance(module, WithHead):
         head = cast(nn.Linear, module.head)
         return {

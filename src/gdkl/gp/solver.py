@@ -25,6 +25,11 @@ class Marginals(NamedTuple):
     mean: Tensor
     variance: Tensor
 
+    def divide(self, count: int) -> tuple[Marginals, Marginals]:
+        """Those of the first rows and of the others."""
+        first, others = zip(*(value.tensor_split([count], dim=-1) for value in self), strict=True)
+        return Marginals(*first), Marginals(*others)
+
 
 def per_row(noise: Tensor, y: Tensor) -> Tensor:
     """Noise of targets ``(..., n)`` as what stands on their diagonal: ``(...)`` becomes ``(..., 1)``."""

@@ -4,17 +4,25 @@ from gdkl.guide.evidence import fit_by_evidence
 from gdkl.guide.fit import fit_class_guide, fit_guide, subset_size
 from gdkl.guide.grams import PrecomputedGram
 from gdkl.guide.guide import MATRIX_NAME, Guide
-from gdkl.guide.kernels import GuideKernel, InfiniteKernelFunction, as_kernel_function, image_kernel_function
-from gdkl.guide.relevance import RelevanceFit, fit_relevance, fit_relevance_folds
+from gdkl.guide.kernels import (
+    GuideKernel,
+    InfiniteKernelFunction,
+    ScaledColumns,
+    as_kernel_function,
+    image_kernel_function,
+)
+from gdkl.guide.relevance import MOST_ROWS, RelevanceFit, fit_relevance, fit_relevance_folds
 from gdkl.guide.search import image_guides, search_guides, table_guides
 
 __all__ = [
     "MATRIX_NAME",
+    "MOST_ROWS",
     "Guide",
     "GuideKernel",
     "InfiniteKernelFunction",
     "PrecomputedGram",
     "RelevanceFit",
+    "ScaledColumns",
     "as_kernel_function",
     "fit_by_evidence",
     "fit_class_guide",

@@ -237,7 +237,8 @@ class Guide:
         else:
             # On a GPU without a look at the values, which every step would have to wait for.
             with unchecked() if rows.is_cuda else nullcontext():
-                gram = self.kernel.gram(rows)
+                # A small noise needs the precision of the algebra; labels have noise enough.
+                gram = self.kernel.gram(rows if self.likelihood is not None else rows.to(values))
         gram = gram.to(values) / self.normaliser.to(values)
         halves = torch.arange(b, device=gram.device).unflatten(0, (2, -1))
         # The first half is held out first.
@@ -269,13 +270,15 @@ class Guide:
             rows, raw = take(context)
             y, own = self.read_targets(raw, dtype)
             normaliser, scale, noise = (value.to(y) for value in (self.normaliser, self.scale[0], self.noise[0]))
-            K = self.kernel.gram(rows).to(y) / normaliser
+            # In the precision of the algebra: rounding in a lower one may outweigh a small noise.
+            rows = rows.to(y)
+            K = self.kernel.gram(rows) / normaliser
             solver = Solver.of(K, (noise[:, None] + own) / scale[:, None], name=MATRIX_NAME).prepared()
             chunk = rows_per_chunk(tensor_bytes(4 + 2 * self.outputs, size, dtype=y.dtype))
             for part in chunk_slices(len(others), chunk):
-                new = take(others[part])[0]
-                K12 = self.kernel.cross(new, rows).to(y).mT / normaliser
-                p = solver.marginals(K12, self.kernel.diagonal(new).to(y) / normaliser, y)
+                new = take(others[part])[0].to(y)
+                K12 = self.kernel.cross(new, rows).mT / normaliser
+                p = solver.marginals(K12, self.kernel.diagonal(new) / normaliser, y)
                 # Single precision is enough for what many classes and rows take.
                 kept = torch.float32 if self.likelihood is not None else y.dtype
                 found.append((others[part], Marginals(p.mean.to(kept), (scale[:, None] * p.variance).to(kept))))

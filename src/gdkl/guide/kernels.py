@@ -75,6 +75,26 @@ class PlainKernelFunction:
         return K.to(x1)
 
 
+@dataclass(frozen=True, eq=False)
+class ScaledColumns:
+    """A kernel function of rows whose columns are multiplied by factors ``(d,)``."""
+
+    kernel: KernelFunction
+    factors: Tensor
+
+    def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Covariances between two sets of rows."""
+        return self.kernel.cross(x1 * self.factors.to(x1), x2 * self.factors.to(x2))
+
+    def gram(self, x: Tensor) -> Tensor:
+        """Covariances of a set of rows with itself."""
+        return self.kernel.gram(x * self.factors.to(x))
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Variances of the rows."""
+        return self.kernel.diagonal(x * self.factors.to(x))
+
+
 def _for_each(function: Callable[..., Tensor], image_shape: tuple[int, ...] | None, *sets: Tensor) -> Tensor:
     """Apply a function of 2-D rows, or of their images, to each entry of the leading dimensions; stack the results."""
     batch = torch.broadcast_shapes(*(x.shape[:-2] for x in sets))

@@ -1,5 +1,6 @@
 """Each system of the paper as a short composition of the rooms below."""
 
+from gdkl.methods.batch_guide import Surroundings, fit_batch_guide
 from gdkl.methods.dkl import fit_dkl
 from gdkl.methods.dkl_classes import fit_dkl_classes
 from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
@@ -13,6 +14,8 @@ from gdkl.methods.stacked_gdkl import STUDENT, fit_stacked_gdkl
 
 __all__ = [
     "STUDENT",
+    "Surroundings",
+    "fit_batch_guide",
     "fit_dkl",
     "fit_dkl_classes",
     "fit_gdkl",

@@ -57,7 +57,7 @@ def fit_gdkl(
         noise = data.row_noise(student.noise())
         q = student.marginals(rows, data.targets, split, noise)
         labelled = q.mean.shape[-1] - points
-        (q, q_free), (p, p_free) = _divide(q, labelled), _divide(p, labelled)
+        (q, q_free), (p, p_free) = q.divide(labelled), p.divide(labelled)
         held_out = split.held_out[..., :labelled]
         y, noise = take_targets(data.targets, held_out), take_noise(noise, held_out)
         if objective is SplitObjective.DISTILLATION:
@@ -78,9 +78,3 @@ def fit_gdkl(
     )
     splits = GuidedSplits(guide, sampler, pool=options.split_pool)
     return fit_exact(data, options, loss, lambda step: (*splits(step), rows))
-
-
-def _divide(marginals: Marginals, count: int) -> tuple[Marginals, Marginals]:
-    """Those of the first rows and of the others."""
-    first, others = zip(*(value.tensor_split([count], dim=-1) for value in marginals), strict=True)
-    return Marginals(*first), Marginals(*others)

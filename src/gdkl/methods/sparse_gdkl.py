@@ -14,7 +14,8 @@ from torch import Tensor
 from gdkl.calibration import most_probable_noise
 from gdkl.gp import ClassLikelihood, Marginals
 from gdkl.guide import Guide
-from gdkl.objectives import SOFTMAX_SAMPLES, ObjectiveValue, gaussian_term, guided, softmax_term
+from gdkl.methods.batch_guide import Surroundings
+from gdkl.objectives import SOFTMAX_SAMPLES, ObjectiveValue, gaussian_term, guided, kl_term, softmax_term
 from gdkl.training import (
     Batch,
     BatchSource,
@@ -32,6 +33,7 @@ def fit_sparse_gdkl(
     options: StudentOptions,
     *,
     beta: float = 0.1,
+    surroundings: Surroundings | None = None,
     held_out: Batch | None = None,
 ) -> FittedModel:
     """Train a deep kernel with inducing points to agree with the guide on the rows of each batch.
@@ -41,15 +43,22 @@ def fit_sparse_gdkl(
         guide: Fitted on a subset of the rows; gives marginals on the halves of each batch, or on all rows beforehand.
         options: How the deep kernel is built and trained.
         beta: Weight of the KL term.
+        surroundings: Points without labels, where the student follows the guide, too.
         held_out: Rows that are not in ``source``, which calibrate the noise of predictions; None to keep the learned.
     """
 
-    def inputs(step: int, batch: Batch) -> Marginals:
-        return guide.batch_posterior(batch.rows, batch.targets, batch.index)
+    def inputs(step: int, batch: Batch) -> tuple[Tensor, ...]:
+        p = guide.batch_posterior(batch.rows, batch.targets, batch.index)
+        return p if surroundings is None else (*p, *surroundings.draw(step, options))
 
-    def loss(student: SparseDeepKernel, rows: Tensor, targets: Tensor, *p: Tensor) -> ObjectiveValue:
-        q = student.marginals(rows)
-        return guided(q, Marginals(*p), gaussian_term(q, targets[None], student.noise()), beta)
+    def loss(
+        student: SparseDeepKernel, rows: Tensor, y: Tensor, mean: Tensor, variance: Tensor, *free: Tensor
+    ) -> ObjectiveValue:
+        q, q_free = student.marginals(torch.cat([rows, *free[:1]])).divide(len(rows))
+        further = {}
+        if surroundings is not None:
+            further["kl_unlabelled"] = kl_term(q_free, Marginals(*free[1:])), surroundings.mu
+        return guided(q, Marginals(mean, variance), gaussian_term(q, y[None], student.noise()), beta, **further)
 
     return fit_sparse(source, guide.outputs, options, loss, inputs, finish=calibrate_noise(held_out))
 

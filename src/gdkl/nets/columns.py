@@ -23,3 +23,14 @@ class ColumnScale(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Rows with their columns multiplied."""
         return rows * self.factors
+
+
+def scales_columns(network: nn.Module) -> bool:
+    """Whether a network is a `ColumnScale` with another network behind it.
+
+    Example:
+        >>> import torch
+        >>> scales_columns(nn.Sequential(ColumnScale(torch.ones(2)), nn.Linear(2, 1)))
+        True
+    """
+    return type(network) is nn.Sequential and len(network) == 2 and isinstance(network[0], ColumnScale)

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from gdkl.numerics.errors import NotPositiveDefiniteError, NumericsWarning
 
-#: Jitters tried in order, relative to the mean diagonal of the matrix, by precision.
+#: Jitters tried in order, relative to the mean diagonal of the matrix, by precision. Rounding moves eigenvalues by n ε
+#: of the diagonal at most: the last ones exceed that for 4000 rows in single precision (entries of a matrix in double
+#: precision may have been computed in single). What needs more is no covariance.
 RELATIVE_JITTERS: dict[torch.dtype, tuple[float, ...]] = {
-    torch.float64: (1e-12, 1e-10, 1e-8, 1e-6),
-    torch.float32: (1e-7, 1e-6, 1e-5, 1e-4),
+    torch.float64: (1e-12, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3),
+    torch.float32: (1e-7, 1e-6, 1e-5, 1e-4, 1e-3),
 }
 
 
