@@ -218,7 +218,7 @@ def test_the_page_of_real_tables_is_that_of_its_file(after: str, size: int) -> N
 
 @pytest.mark.parametrize(
     ("after", "name", "tables"),
-    [("chose settings:", "tables-classes", 7), ("looked at once:", "tables-classes-unseen", 8)],
+    [("chose settings:", "tables-classes", 7), ("the second:", "tables-classes-unseen", 8)],
 )
 def test_classification_of_real_tables_is_that_of_its_file(after: str, name: str, tables: int) -> None:
     means: dict[str, dict[str, list[float]]] = {}
