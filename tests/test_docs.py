@@ -216,6 +216,31 @@ def test_the_page_of_real_tables_is_that_of_its_file(after: str, size: int) -> N
             assert better == f"{(gains[:, 0] > 0).sum()} / {(gains[:, 1] < 0).sum()}"
 
 
+@pytest.mark.parametrize(
+    ("after", "name", "tables"),
+    [("chose settings:", "tables-classes", 7), ("the second:", "tables-classes-unseen", 8)],
+)
+def test_classification_of_real_tables_is_that_of_its_file(after: str, name: str, tables: int) -> None:
+    means: dict[str, dict[str, list[float]]] = {}
+    for line in lines(name):
+        found = [line["scores"]["test"][score] for score in ("log_likelihood", "brier", "ece", "accuracy")]
+        means.setdefault(line["method"], {}).setdefault(line["dataset"], []).append(found)
+    by_method = {
+        method: np.array([np.mean(found, axis=0) for _, found in sorted(own.items())]) for method, own in means.items()
+    }
+    rows = [row for row in table_rows("docs/results/tables.md", after) if row[0].strip("`") in by_method]
+    assert {row[0].strip("`") for row in rows} == set(by_method)
+    for method, nll, median, brier, ece, accuracy, better in rows:
+        own = by_method[method.strip("`")]
+        assert len(own) == tables
+        assert (nll, median) == (f"{-own[:, 0].mean():.3f}", f"{-np.median(own[:, 0]):.3f}")
+        assert (brier, ece, accuracy) == tuple(
+            f"{own[:, i].mean() * f:.{d}f}" for i, f, d in ((1, 1, 3), (2, 1, 3), (3, 100, 1))
+        )
+        if better:
+            assert int(better) == (by_method["gdkl"][:, 0] > own[:, 0]).sum()
+
+
 @pytest.mark.parametrize("after", ["# Classification", "The same with a temperature"])
 def test_the_tables_of_classes_are_those_of_their_file(after: str) -> None:
     stored, page = lines("classes"), "docs/results/classes.md"

@@ -1,4 +1,4 @@
-"""The guide's own share of a classifier's probabilities: how it is mixed in, when there is none, and what it leaves."""
+"""The one guide of a student, of images and Dirichlet targets: how it is mixed in, and when there is none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _untempered(model, X):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_prediction_is_the_mean_of_student_and_guide(options, classes):
     X, y = table(60, classes)
-    share = 0.3
+    share, options = 0.3, {"likelihood": "dirichlet", **options}
     mixed, student = (
         MAKERS["gdkl"](**options, guide_share=w).fit(X[:40], y[:40]).predict_distribution(X) for w in (share, 0)
     )
@@ -62,17 +62,18 @@ def _log(model, X):
 def test_a_share_of_one_is_the_guide():
     X, y = table(50)
     guide = MAKERS["nngp"](calibrate=True).fit(X[:40], y[:40])
-    model = MAKERS["gdkl"](guide_share=1).fit(X[:40], y[:40])
+    model = MAKERS["gdkl"](guide_share=1, likelihood="dirichlet").fit(X[:40], y[:40])
     np.testing.assert_allclose(model.predict_proba(X), guide.predict_proba(X), rtol=1e-12)
 
 
 def test_tables_have_it_and_what_has_no_use_for_it_does_not():
     X, y = table(40)
-    assert MAKERS["gdkl"]().fit(X, y).guide_share_ == 0.75
-    trusting = MAKERS["gdkl"](beta=0).fit(X, y)
+    options = {"likelihood": "dirichlet"}
+    assert MAKERS["gdkl"](**options).fit(X, y).guide_share_ == 0.5
+    trusting = MAKERS["gdkl"](beta=0, **options).fit(X, y)
     assert trusting.guide_share_ == 0
-    assert trusting.guide_model_ is None
-    given, default = (MAKERS["gdkl"](guide_share=w).fit(X, y).predict_proba(X) for w in (0.75, None))
+    assert list(trusting.weights_.index) == ["student"]
+    given, default = (MAKERS["gdkl"](guide_share=w, **options).fit(X, y).predict_proba(X) for w in (0.5, None))
     np.testing.assert_array_equal(given, default)
 
 
@@ -124,7 +125,7 @@ def test_a_second_fit_follows_the_option():
     student = clone(model).set_params(guide_share=0).fit(X, y)
     assert student.guide_share_ == 0
     again = model.set_params(guide_share=0).fit(X, y)
-    assert again.guide_model_ is None
+    assert list(again.stack_.models) == ["student"]
     np.testing.assert_array_equal(again.predict_proba(X), student.predict_proba(X))
 
 

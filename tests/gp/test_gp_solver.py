@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import MaternKernel
 
 import dense
 from gdkl.gp import ExactPosterior, GPyTorchKernel, Solver, condition, rbf_kernel, rbf_split_posterior
@@ -87,6 +88,28 @@ def test_rows_left_out_are_predicted_from_the_others(groups):
         p = solver.marginals(K[..., others[:, None], out], K.diagonal(dim1=-2, dim2=-1)[..., out], y[..., others])
         torch.testing.assert_close(mean[..., out], p.mean)
         torch.testing.assert_close(variance[..., out], p.variance + noise[..., out])
+
+
+@pytest.mark.parametrize("base", [rbf_kernel, lambda shape: MaternKernel(nu=2.5, batch_shape=torch.Size(shape))])
+def test_noise_of_single_rows_in_a_split(base):
+    """Value and gradient, of the fast path and of any other kernel, against dense algebra and autograd."""
+    generator = torch.Generator().manual_seed(1)
+    x, y, more = (torch.randn(s, generator=generator).double() for s in ((2, 1, N + M, 3), (2, 2, N), (2, 2, N)))
+    noise, more = torch.tensor([[0.1, 0.3], [0.02, 0.5]]).double(), more.exp()
+    kernel = GPyTorchKernel(base((2, 2)).double())
+    results = []
+    for ours in (True, False):
+        features = x.clone().requires_grad_()
+        if ours:
+            mean, variance = kernel.split_posterior(features, y, noise.unsqueeze(-1) + more, name="a test")
+        else:
+            K = kernel.gram(features)
+            inverse = torch.linalg.inv(K[..., :N, :N] + torch.diag_embed(noise.unsqueeze(-1) + more))
+            mean = (K[..., N:, :N] @ inverse @ y.unsqueeze(-1)).squeeze(-1)
+            variance = (K[..., N:, N:] - K[..., N:, :N] @ inverse @ K[..., :N, N:]).diagonal(dim1=-2, dim2=-1)
+        results.append((mean, variance, *torch.autograd.grad((mean + 2 * variance).sum(), features)))
+    for own, expected in zip(*results, strict=True):
+        torch.testing.assert_close(own, expected, atol=1e-9, rtol=1e-7)
 
 
 def test_all_users_of_the_solver_agree_with_dense_algebra():

@@ -3,12 +3,22 @@
 from gdkl.calibration.holdout import held_out_count, hold_out_rows, hold_out_stratified, select
 from gdkl.calibration.noise import most_probable_noise
 from gdkl.calibration.noise_factor import HeldOutMixture, NoiseFactor, fit_noise_factor
-from gdkl.calibration.stack import FOLDS, Folds, draw_folds, fold_by_fold, log_density, stack_weights
-from gdkl.calibration.temperature import best_temperature
+from gdkl.calibration.stack import (
+    FOLDS,
+    Folds,
+    draw_folds,
+    fold_by_fold,
+    log_density,
+    mix_classes,
+    share_weights,
+    stack_weights,
+)
+from gdkl.calibration.temperature import PRIOR_DEVIATION, best_temperature
 from gdkl.calibration.warp import select_warp
 
 __all__ = [
     "FOLDS",
+    "PRIOR_DEVIATION",
     "Folds",
     "HeldOutMixture",
     "NoiseFactor",
@@ -20,8 +30,10 @@ __all__ = [
     "hold_out_rows",
     "hold_out_stratified",
     "log_density",
+    "mix_classes",
     "most_probable_noise",
     "select",
     "select_warp",
+    "share_weights",
     "stack_weights",
 ]

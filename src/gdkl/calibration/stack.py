@@ -62,6 +62,34 @@ def fold_by_fold(values: Tensor) -> Tensor:
     return values.transpose(0, 1).flatten(1)
 
 
+def share_weights(weights: Tensor, share: float | None) -> Tensor:
+    """Weights ``(models, outputs)`` with a given sum of all but the last model's; None to leave them.
+
+    Example:
+        >>> share_weights(torch.tensor([[0.2], [0.2], [0.6]]), 0.8).flatten()
+        tensor([0.4000, 0.4000, 0.2000])
+    """
+    if share is None:
+        return weights
+    others = weights[:-1] / weights[:-1].sum(dim=0)
+    return torch.cat([share * others, torch.full_like(weights[:1], 1 - share)])
+
+
+def mix_classes(log_probs: Tensor, weights: Tensor, temperatures: Tensor) -> Tensor:
+    """Log probabilities ``(classes, m)`` of a mixture: those of each model are divided by its temperature before.
+
+    From log probabilities ``(models, classes, m)`` and weights and temperatures ``(models,)``.
+
+    Example:
+        >>> log_probs = torch.tensor([[[0.5], [0.5]], [[0.9], [0.1]]]).log()
+        >>> mix_classes(log_probs, torch.tensor([0.5, 0.5]), torch.ones(2)).exp().flatten()
+        tensor([0.7000, 0.3000])
+    """
+    if bool((temperatures != 1).any()):
+        log_probs = torch.log_softmax(log_probs / temperatures.to(log_probs)[:, None, None], dim=-2)
+    return torch.logsumexp(log_probs + weights.to(log_probs).log()[:, None, None], dim=0)
+
+
 def log_density(p: Marginals, y: Tensor) -> Tensor:
     """Elementwise log N(y; mean, variance)."""
     return -0.5 * (math.log(2 * math.pi) + p.variance.log() + (y - p.mean).square() / p.variance)

@@ -65,13 +65,11 @@ Source: TypeAlias = ArraySource | LoaderSource
 
 
 class Fit(NamedTuple):
-    """What training gives: the model, the stack that it is part of, and for classes temperature, guide and β."""
+    """What training gives: the model, the stack that it is part of, and for classes temperature and β."""
 
     model: AnyModel
     stack: Stack | None = None
     temperature: float = 1.0
-    guide_model: FittedModel | None = None
-    guide_share: float = 0.0
     beta: float | None = None
 
 

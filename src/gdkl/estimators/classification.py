@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import replace
 from math import prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,15 +14,21 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from torch import Tensor
 
-from gdkl.calibration import best_temperature, held_out_count, hold_out_stratified
-from gdkl.calibration.temperature import PRIOR_DEVIATION
+from gdkl.calibration import (
+    PRIOR_DEVIATION,
+    best_temperature,
+    held_out_count,
+    hold_out_stratified,
+    mix_classes,
+)
 from gdkl.estimators.base import AnyModel, EstimatorBase, Fit, Source, to_numpy
-from gdkl.estimators.kinds import ImageKind, Kind, TableKind, check_views
+from gdkl.estimators.describe import stack_relevance
+from gdkl.estimators.kinds import AUTO, ImageKind, Kind, TableKind, check_views
 from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import FirstPass, is_stream, refuse_malformed_batches
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.sources import ArraySource
-from gdkl.gp import ClassLikelihood, LeftOut, base_samples, class_log_probs
+from gdkl.gp import PREDICTION_SAMPLES, ClassLikelihood, LeftOut, base_samples, class_log_probs
 from gdkl.inputs import (
     MIN_ROWS,
     FloatArray,
@@ -36,12 +42,13 @@ from gdkl.inputs import (
     refuse_channels_last,
 )
 from gdkl.inputs.checks import on_cpu
+from gdkl.methods import STUDENT
 from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import ClassPredictive
-from gdkl.training import Batch, BatchSource, ClassData, FittedModel
+from gdkl.training import Batch, BatchSource, ClassData, FittedModel, Stack
 
-#: Latents sampled for a prediction.
-PREDICTION_SAMPLES = 1024
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Fewer rows than this spare none for a temperature with inducing points.
 _ROWS_FOR_TEMPERATURE = 1000
@@ -55,10 +62,16 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         history_: DataFrame, one row per logged step.
         n_iter_: Steps done.
         temperature_: What log probabilities are divided by; 1 without calibration.
-        guide_share_: Share of the guide's own probabilities in predictions.
+        weights_: Of the models that predictions are a mixture of, a Series by name.
+        guide_share_: What guides have of the weights.
+        relevance_: Where guides have relevances, one number per column of X, 0 for a constant one: an array, or a
+            DataFrame where columns have names.
         image_shape_: Channels, height and width; None for tables.
         n_features_in_, feature_names_in_: As everywhere in scikit-learn; for images channels · height · width.
     """
+
+    #: What ``likelihood`` may be.
+    _likelihoods: ClassVar[tuple[str, ...]] = tuple(ClassLikelihood)
 
     likelihood: str = "dirichlet"
     views: str
@@ -66,8 +79,10 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
     kind_: Kind
     classes_: NDArray[Any]
     temperature_: float
-    guide_model_: FittedModel | None
+    stack_: Stack
+    weights_: pd.Series
     guide_share_: float
+    relevance_: FloatArray | pd.DataFrame
     sampling_seed_: int
 
     @property
@@ -88,12 +103,14 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
 
     @property
     def _likelihood(self) -> ClassLikelihood:
-        return ClassLikelihood(self.likelihood)
+        return ClassLikelihood.DIRICHLET if self.likelihood == AUTO else ClassLikelihood(self.likelihood)
 
     def _check_options(self) -> None:
         super()._check_options()
-        if self.likelihood not in tuple(ClassLikelihood):
-            raise OptionError(f"likelihood={self.likelihood!r} is not known: use one of {', '.join(ClassLikelihood)}.")
+        if self.likelihood not in self._likelihoods:
+            raise OptionError(
+                f"likelihood={self.likelihood!r} is not known: use one of {', '.join(self._likelihoods)}."
+            )
         check_views(self.views)
 
     def _read(self, X: Any, y: Any, seed: int, calibrate: bool) -> Source:
@@ -197,26 +214,35 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         return best_temperature(log_probs, labels[0], deviation=PRIOR_DEVIATION)
 
     def _adopt(self, fit: Fit) -> None:
+        import pandas as pd  # noqa: PLC0415  (slow to import)
+
         self._adopt_history(fit.model)
         self.temperature_ = fit.temperature
-        self.guide_model_, self.guide_share_ = fit.guide_model, fit.guide_share
+        self.stack_ = _as_stack(fit)
+        self.weights_ = pd.Series(to_numpy(self.stack_.weights[:, 0]), list(self.stack_.models))
+        self.guide_share_ = float(self.weights_.drop(STUDENT).sum())
+        vars(self).pop("relevance_", None)
+        if isinstance(self.kind_, TableKind):
+            relevance = stack_relevance(self.stack_, self.kind_.input, vars(self).get("feature_names_in_"))
+            if relevance is not None:
+                self.relevance_ = relevance
         rows, guide_rows = self.kind_.rows_at_a_time(_example_of(fit.model).device)
-        fit.model.most_rows = rows
-        if fit.guide_model is not None:
-            fit.guide_model.most_rows = guide_rows
+        for model in self.stack_.models.values():
+            model.most_rows = rows if model is fit.model else guide_rows
 
     def _log_probs(self, fit: Fit, rows: Tensor, seed: int) -> Tensor:
         """Log probabilities of the whole mixture, ``(1, classes, m)``."""
-        return self._with_guide(fit, self._member_log_probs(fit.model, rows, seed)[0], rows, seed)
+        return self._mixed(_as_stack(fit), fit.model, self._member_log_probs(fit.model, rows, seed)[0], rows, seed)
 
-    def _with_guide(self, fit: Fit, members: Tensor, rows: Tensor, seed: int) -> Tensor:
-        """Log of the mean of the members' probabilities, and of the guide's own where it has a share."""
+    def _mixed(self, stack: Stack, student: AnyModel, members: Tensor, rows: Tensor, seed: int) -> Tensor:
+        """Log of the weighted mean of all models' probabilities, given those of the student's members."""
         own = _mixture(members)
-        if fit.guide_model is None:
-            return own
-        of_guide = _mixture(self._member_log_probs(fit.guide_model, rows, seed)[0])
-        shares = own.new_tensor([1 - fit.guide_share, fit.guide_share])
-        return torch.logsumexp(torch.stack([own, of_guide.to(own)]) + shares.log()[:, None, None, None], dim=0)
+        parts = [
+            own if model is student else _mixture(self._member_log_probs(model, rows, seed)[0]).to(own)
+            for model in stack.models.values()
+        ]
+        temperatures = torch.ones(len(parts)) if stack.temperatures is None else stack.temperatures
+        return mix_classes(torch.cat(parts), stack.weights[:, 0], temperatures)[None]
 
     def _member_log_probs(self, model: AnyModel, rows: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Each member's log probabilities, and means and variances of its latent functions."""
@@ -228,15 +254,14 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
     def predict_distribution(self, X: Any) -> ClassPredictive:
         """The whole predictive distribution at new rows or images: probabilities and the latent functions.
 
-        Where a guide has a share of the probabilities (`GDKLClassifier`), the latent functions are the student's alone.
+        Where guides have a share of the probabilities (`GDKLClassifier`), the latent functions are the student's alone.
         """
         self._require_fitted()
-        fit = Fit(self.model_, None, self.temperature_, self.guide_model_, self.guide_share_)
         wholes: list[Tensor] = []
         latents: list[tuple[Tensor, Tensor]] = []
         for rows in self._scaled_views(X):
             log_probs, mean, variance = self._member_log_probs(self.model_, rows, self.sampling_seed_)
-            wholes.append(self._with_guide(fit, log_probs, rows, self.sampling_seed_))
+            wholes.append(self._mixed(self.stack_, self.model_, log_probs, rows, self.sampling_seed_))
             latents.append((mean, variance))
         mean, variance = (torch.cat(part) for part in zip(*latents, strict=True))
         # Law of total variance over the members and views.
@@ -270,6 +295,14 @@ def _example_of(model: AnyModel) -> Tensor:
     """A tensor on the model's device, in the precision that it takes rows in."""
     parameter = next((value for value in model.embed.parameters() if value.is_floating_point()), None)
     return cast(FittedModel, model).posterior.features if parameter is None else parameter
+
+
+def _as_stack(fit: Fit) -> Stack:
+    """The stack of a fit; of a single model with all weight."""
+    if fit.stack is not None:
+        return fit.stack
+    # A network with a head has no posterior, and is a model all the same.
+    return Stack({STUDENT: cast(FittedModel, fit.model)}, torch.ones(1, 1, dtype=torch.float64))
 
 
 def _mixture(log_probs: Tensor) -> Tensor:

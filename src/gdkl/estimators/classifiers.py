@@ -8,29 +8,32 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from gdkl.calibration import hold_out_stratified, select
+from gdkl.calibration import FOLDS, hold_out_stratified, select
 from gdkl.estimators.base import Fit, to_numpy
 from gdkl.estimators.classification import ClassifierBase, interrupted_trial
 from gdkl.estimators.guided import GuidedClassifier
+from gdkl.estimators.kinds import AUTO, TableKind
 from gdkl.estimators.options import CommonOptions, NetworkOptions, StudentOptions
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.presets import Preset
 from gdkl.gp import ClassLikelihood
 from gdkl.guide import Guide, GuideKernel, subset_size
 from gdkl.methods import (
+    STUDENT,
     fit_dkl_classes,
     fit_gdkl_classes,
     fit_nn_classes,
     fit_nngp,
     fit_sparse_dkl_classes,
     fit_sparse_gdkl_classes,
+    fit_stacked_classes,
 )
 from gdkl.numerics import OptionError
-from gdkl.training import BatchSource, ClassData, TensorBatches
+from gdkl.training import BatchSource, ClassData, Stack, TensorBatches
 
-#: Share of the guide in predictions of images, by whether it predicts held-out labels well: chosen on draws that are in
-#: no table of results.
-_IMAGE_GUIDE_SHARES = {False: 0.25, True: 0.5}
+#: Share of the guide where there is one student, as for images, by whether the guide predicts held-out labels well:
+#: chosen on draws that are in no table of results.
+_GUIDE_SHARES = {False: 0.25, True: 0.5}
 
 #: Beside the usual weight of the guide of few images, this part of it is tried on a held-out fifth: some images a
 #: network learns at once and an infinite one hardly at all, and there a guide must not hold its student back.
@@ -60,19 +63,25 @@ class _Trust(NamedTuple):
 class GDKLClassifier(GuidedClassifier, StudentClassifier):
     """Guided deep kernel learning of classes: features of a network, one Gaussian process per class over them.
 
+    On tables with exact inference predictions are a mixture, as those of `GDKLRegressor`: guides with several priors on
+    the columns' relevances, and one student per fold. Rows of each fold set temperatures and weights (``weights_``,
+    ``relevance_``, ``temperature_``).
+
     Options that are not described here are as for `GDKLRegressor`.
 
     Args:
-        beta: Weight of the guide. None for the preset's: 3 for tables, 0.001 with inducing points; for few images up to
+        beta: Weight of the guide. None for the preset's: 1 for tables, 0.001 with inducing points; for few images up to
             6 by their number, or a thirtieth of it if a held-out fifth of them is better off with it (two trial fits),
             and 0.1 with inducing points. See ``beta_``.
-        n_iter: Gradient steps; each sees a fresh random split of the rows. None for 500.
-        likelihood: "dirichlet", or "gaussian" for a regression on ±1 per class.
+        n_iter: Gradient steps; each sees a fresh random split of the rows. None for 150 on tables, 500 for images.
+        likelihood: "auto" for a softmax by Laplace's approximation on tables with exact inference, and "dirichlet"
+            targets for images; with either named a table has one student and one guide. "gaussian" is a regression on
+            ±1 per class.
         guide: As for `GDKLRegressor`, or "auto" for a small search over infinite networks (see ``guide_report_``). A
             dense network or a GPyTorch kernel sees images flat.
-        guide_share: Share w of the guide's own probabilities in predictions: (1 − w) times the student's and w times
-            the guide's. 0 is the student alone, 1 the guide. None for 0.75 on tables; for few images 0.25, or 0.5 if
-            the guide predicts held-out labels well; 0 with inducing points, where no guide has seen all rows.
+        guide_share: Weight of the guides in predictions: 0 is the student alone, 1 the guides. None for what held-out
+            rows set on tables; for few images 0.25, or 0.5 if the guide predicts held-out labels well; 0 with inducing
+            points, where no guide has seen all rows.
         feature_net: As for `GDKLRegressor`; None is, for images, a wide ResNet of depth 10 and factor 2, or 28 and 5
             with inducing points on a GPU. A function gets the number of channels.
         inference: As for `GDKLRegressor`; "sparse" has a softmax over sampled latents in place of the Dirichlet
@@ -91,7 +100,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
 
     Attributes after ``fit``:
         beta_: Weight of the guide that training had.
-        guide_share_: Share of the guide's own probabilities that predictions have.
+        guide_share_: Weight of the guides that predictions have.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -105,19 +114,45 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
 
     _method: ClassVar[str] = "gdkl"
     _has_sparse: ClassVar[bool] = True
+    _likelihoods: ClassVar[tuple[str, ...]] = (AUTO, *ClassLikelihood)
 
     beta: float | None = None
+    likelihood: str = AUTO
     guide: GuideKernel | str | None = None
     guide_share: float | str | None = None
     augment: bool | str = "auto"
 
     def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
         preset = plan.preset
+        if self._is_stack():
+            return self._fit_stack(data, plan)
         usual = _Trust(float(preset.beta), preset.guide_share)
         if not preset.try_less_guide:
             return self._fit_guided(data, self._guide_for(data, plan), plan, usual)
         trust, interrupted = self._select_trust(data, plan, usual)
         return interrupted or self._fit_guided(data, self._guide_for(data, plan), plan, trust)
+
+    def _is_stack(self) -> bool:
+        """Whether an exact fit gives a stack of models: tables do."""
+        return self.likelihood == AUTO and isinstance(self.kind_, TableKind) and self._may_calibrate()
+
+    def _networks(self) -> int:
+        return (FOLDS if self._is_stack() else 1) * super()._networks()
+
+    def _fit_stack(self, data: ClassData, plan: Plan) -> Fit:
+        preset = plan.preset
+        fitted = fit_stacked_classes(
+            data,
+            self._choose_kernel(data, plan),
+            plan.options(data.n),
+            beta=float(preset.beta),
+            times=plan.members,
+            rows_per_step=preset.batch_size or None,
+            recombined=plan.augmentation.recombine,
+            groups=plan.column_groups(),
+            guide_share=None if isinstance(preset.guide_share, str) else float(preset.guide_share),
+        )
+        return Fit(fitted.stack.models[STUDENT], fitted.stack, fitted.temperature, float(preset.beta))
 
     def _guide_for(self, data: ClassData, plan: Plan) -> Guide:
         scale = plan.preset.guide_scale
@@ -142,7 +177,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
             finished = fit
             tried: dict[float | str, Fit] = {usual.share: fit}
             if isinstance(usual.share, str):
-                tried[0.0] = fit._replace(guide_model=None, guide_share=0.0)
+                tried[0.0] = fit._replace(stack=None)
             for share, one in tried.items():
                 log_probs = torch.log_softmax(self._log_probs(one, rows, plan.seed)[0] / fit.temperature, dim=0)
                 own = data.labels[:, held_out].to(log_probs.device)
@@ -167,11 +202,13 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
         temperature = 1.0
         if preset.calibrate and trusted:
             temperature = self._left_out_temperature(guide.left_out(), plan.seed)
-        share = _IMAGE_GUIDE_SHARES[trusted] if isinstance(trust.share, str) else float(trust.share)
+        share = _GUIDE_SHARES[trusted] if isinstance(trust.share, str) else float(trust.share)
         if trust.beta == 0 and self.guide_share is None:
             share = 0.0
-        guide_model = fit_nngp(data, guide) if share else None
-        return Fit(model, None, temperature, guide_model, share, trust.beta)
+        if not share:
+            return Fit(model, None, temperature, trust.beta)
+        weights = torch.tensor([[share], [1 - share]], dtype=torch.float64)
+        return Fit(model, Stack({"guide": fit_nngp(data, guide), STUDENT: model}, weights), temperature, trust.beta)
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, plan: Plan) -> Fit:
         preset = plan.preset

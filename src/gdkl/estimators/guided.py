@@ -22,7 +22,8 @@ class GuidedClassifier(ClassifierBase):
     Attributes after ``fit``:
         guide_: The guide that was used.
         guide_report_: DataFrame, one row per guide that was tried, the best first: how well it predicts held-out
-            labels, at which output scale, and with which factor on the labels' own variances.
+            labels, at which output scale, and with which factor on the labels' own variances. A stack has one where
+            guides were searched for.
     """
 
     guide_: GuideKernel
@@ -36,6 +37,15 @@ class GuidedClassifier(ClassifierBase):
                 raise OptionError(f"guide={self.guide!r} is not known: the only word is 'auto'.")
             return
         guide_kernel(self.guide)
+
+    def _choose_kernel(self, data: ClassData, plan: Plan) -> GuideKernel:
+        """The kernel of guides that are fitted later on."""
+        vars(self).pop("guide_report_", None)
+        if isinstance(self.guide, str):
+            self._fit_guide(data, plan)
+        else:
+            self.guide_ = guide_kernel(self.guide)
+        return self.guide_
 
     def _fit_guide(self, data: ClassData, plan: Plan, scale: float | None = None) -> Guide:
         """Choose the guide's kernel, if it is searched for, and its hyperparameters by held-out labels."""

@@ -132,9 +132,9 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     saved, stack = header["attributes"], None
     log_noise = others.pop(LOG_NOISE, None)
     if "weights" in tensors:
-        stack = Stack(others | {STUDENT: cast(FittedModel, model)}, tensors["weights"], log_noise)
-    share, temperature = float(saved.get("guide_share_", 0.0)), float(saved.get("temperature_", 1.0))
-    estimator._adopt(Fit(model, stack, temperature, others.get("guide"), share, saved.get("beta_")))
+        models = others | {STUDENT: cast(FittedModel, model)}
+        stack = Stack(models, tensors["weights"], log_noise, tensors.get("temperatures"))
+    estimator._adopt(Fit(model, stack, float(saved.get("temperature_", 1.0)), saved.get("beta_")))
     return estimator
 
 

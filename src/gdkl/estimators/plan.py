@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 
@@ -13,6 +14,7 @@ from gdkl.estimators.factories import FeatureNet
 from gdkl.estimators.kinds import Augmentation, Kind
 from gdkl.estimators.presets import Preset
 from gdkl.gp import softplus_rbf_kernel
+from gdkl.inputs import TableInput
 from gdkl.training import ALONE, Callback, Decay, RunCheckpoint, Schedule, StudentOptions, World
 
 
@@ -56,6 +58,11 @@ class Plan:
     def batch_size(self) -> int:
         """Rows per step of mini-batches, of this process."""
         return int(self.preset.batch_size) // self.world.size
+
+    def column_groups(self) -> torch.Tensor:
+        """For each column that a model sees of a table, the number of the user's column: a category has several."""
+        groups = np.unique(cast(TableInput, self.kind.input).groups, return_inverse=True)[1]
+        return torch.as_tensor(groups, device=self.device)
 
     def schedule(self) -> Schedule:
         """Steps and learning rates."""

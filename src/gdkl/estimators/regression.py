@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gdkl.calibration import held_out_count, select_warp
 from gdkl.estimators.base import EstimatorBase, Fit, Source, to_numpy
+from gdkl.estimators.describe import stack_relevance
 from gdkl.estimators.factories import guide_kernel
 from gdkl.estimators.kinds import AUTO, TableKind
 from gdkl.estimators.loader_source import LoaderSource, read_loader
@@ -36,7 +37,6 @@ from gdkl.inputs import (
     row_parts,
 )
 from gdkl.methods import STUDENT
-from gdkl.nets import ColumnScale, Members, scales_columns
 from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import Predictive, joint_moments
 from gdkl.training import Batch, BatchSource, FittedModel, Stack, TrainingData
@@ -196,21 +196,9 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         names, weights = list(self.stack_.models), to_numpy(self.stack_.weights)
         self.weights_ = pd.Series(weights[:, 0], names) if self.target_.is_1d else pd.DataFrame(weights, names)
         vars(self).pop("relevance_", None)
-        found = [
-            (weight.mean(), np.log(to_numpy(embed.template.factors)))
-            for embed, weight in zip((model.embed for model in self.stack_.models.values()), weights, strict=True)
-            if isinstance(embed, Members) and isinstance(embed.template, ColumnScale)
-        ]
-        embed = self.model_.embed
-        if len(names) == 1 and isinstance(embed, Members) and scales_columns(embed.template):
-            # A student alone: relevances are its first buffer, a row for each of several members.
-            found = [(1.0, np.log(to_numpy(next(embed.buffers())).reshape(embed.count, -1)).mean(axis=0))]
-        if found:
-            table, total = self.kind_.input, sum(weight for weight, _ in found)
-            relevance = np.zeros(len(table.names))
-            relevance[table.groups] = np.exp(sum(weight * logs for weight, logs in found) / total)
-            columns = vars(self).get("feature_names_in_")
-            self.relevance_ = relevance if columns is None else pd.DataFrame({"relevance": relevance}, index=columns)
+        relevance = stack_relevance(self.stack_, self.kind_.input, vars(self).get("feature_names_in_"))
+        if relevance is not None:
+            self.relevance_ = relevance
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gdkl.calibration import FOLDS
 from gdkl.estimators.checks import check_flag
@@ -16,7 +13,6 @@ from gdkl.estimators.options import CommonOptions, StudentOptions
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.regression import RegressorBase
 from gdkl.guide import GuideKernel, fit_guide, subset_size
-from gdkl.inputs import TableInput
 from gdkl.methods import (
     fit_batch_guide,
     fit_dkl,
@@ -129,7 +125,7 @@ class GDKLRegressor(StudentRegressor):
                 mu=preset.mu if preset.beta else 0.0,
                 times=plan.members,
                 smooth=self.guide is None,
-                groups=_groups(plan),
+                groups=plan.column_groups(),
                 guide_share=None if preset.guide_share == AUTO else float(preset.guide_share),
             )
         self._refuse_share("the published protocol")
@@ -144,7 +140,7 @@ class GDKLRegressor(StudentRegressor):
         surroundings = None
         if preset.calibrate:
             mu = preset.mu if preset.beta else 0.0
-            guide, surroundings, options = fit_batch_guide(source, kernel, options, mu=mu, groups=_groups(plan))
+            guide, surroundings, options = fit_batch_guide(source, kernel, options, mu=mu, groups=plan.column_groups())
         else:
             subset = source.sample(subset_size(source.rows), plan.seed)
             guide = fit_guide(plan.kind.kernel(kernel), subset.rows[None], subset.targets[None]).for_batches()
@@ -211,7 +207,7 @@ class NNGPRegressor(CommonOptions, RegressorBase):
 
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
         if self.relevance:
-            return fit_relevant_nngp(data, guide_kernel(self.guide), _groups(plan))
+            return fit_relevant_nngp(data, guide_kernel(self.guide), plan.column_groups())
         return fit_nngp(data, fit_guide(plan.kind.kernel(guide_kernel(self.guide)), **data.all_arguments()))
 
 
@@ -245,9 +241,3 @@ class GPRegressor(CommonOptions, RegressorBase):
 
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel:
         return fit_gp(data, ard=bool(self.ard), base_kernel=self.base_kernel)
-
-
-def _groups(plan: Plan) -> torch.Tensor:
-    """For each column that a model sees, the number of the user's column: a category has several."""
-    groups = np.unique(cast(TableInput, plan.kind.input).groups, return_inverse=True)[1]
-    return torch.as_tensor(groups, device=plan.device)

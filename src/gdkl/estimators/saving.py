@@ -33,7 +33,7 @@ LOG_NOISE = "log noise"
 OTHER = "other."
 
 #: Attributes of estimators that are plain JSON values, saved where they are set.
-ATTRIBUTES = ("n_features_in_", "inference_", "beta_", "temperature_", "guide_share_", "sampling_seed_")
+ATTRIBUTES = ("n_features_in_", "inference_", "beta_", "temperature_", "sampling_seed_")
 
 
 def save(estimator: EstimatorBase, path: str | os.PathLike[str]) -> None:
@@ -71,10 +71,13 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         described = {"name": name, "network": _network(other.embed), "model": _pack_posterior(other, own)}
         header["others"].append(described)
         tensors |= {f"{OTHER}{number}.{key}": value for key, value in own.items()}
+    if isinstance(model, FittedModel):
+        tensors["weights"] = estimator.stack_.weights
+        if estimator.stack_.temperatures is not None:
+            tensors["temperatures"] = estimator.stack_.temperatures
     if "target_" in attributes:
         target = estimator.target_
         tensors |= {"target.mean": torch.as_tensor(target.mean), "target.std": torch.as_tensor(target.std)}
-        tensors["weights"] = estimator.stack_.weights
         header["target"] = {"is_1d": target.is_1d, "warps": [warp and warp.to_spec() for warp in target.warps]}
     else:
         report, guide = attributes.get("guide_report_"), attributes.get("guide_")
@@ -91,12 +94,9 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _others(estimator: Any) -> dict[str, FittedModel]:
     """Models that predictions are a mixture of, beside the estimator's own."""
-    if "stack_" in vars(estimator):
-        stack = estimator.stack_
-        noise = {} if stack.log_noise is None else {LOG_NOISE: stack.log_noise}
-        return {name: model for name, model in stack.models.items() if model is not estimator.model_} | noise
-    guide = vars(estimator).get("guide_model_")
-    return {} if guide is None else {"guide": guide}
+    stack = estimator.stack_
+    noise = {} if stack.log_noise is None else {LOG_NOISE: stack.log_noise}
+    return {name: model for name, model in stack.models.items() if model is not estimator.model_} | noise
 
 
 def _network(embed: nn.Module) -> dict[str, Any]:

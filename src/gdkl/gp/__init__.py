@@ -12,6 +12,7 @@ from gdkl.gp.kernels import (
     softplus_rbf_kernel,
 )
 from gdkl.gp.labels import (
+    PREDICTION_SAMPLES,
     ClassLikelihood,
     LabelTargets,
     LeftOut,
@@ -28,6 +29,7 @@ from gdkl.gp.split_posterior import rbf_split_posterior
 __all__ = [
     "NOISE_FLOOR",
     "NOISE_START",
+    "PREDICTION_SAMPLES",
     "ClassLikelihood",
     "ExactPosterior",
     "GPyTorchKernel",

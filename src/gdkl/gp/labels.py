@@ -24,6 +24,9 @@ from torch.quasirandom import SobolEngine
 from gdkl.gp.solver import Marginals
 from gdkl.numerics import map_rows, rows_per_chunk, tensor_bytes
 
+#: Latents sampled for a prediction.
+PREDICTION_SAMPLES = 1024
+
 #: The concentration that a class has without an observation, as published.
 ALPHA_EPSILON = 0.01
 

@@ -54,10 +54,11 @@ class Guide:
             probability of held-out labels, ``(members, 1)``.
         own_scale: Output scale at which the guide alone predicts best, of the shape of ``scale``.
         likelihood: How labels become targets; None where the targets are numbers.
-        label_noise: Variances that targets themselves carry, shape of the targets. The splits' posteriors of labels do
-            without them; what the guide alone predicts has them, times the next.
+        label_noise: Variances that targets themselves carry, shape of the targets, or with one output for all. What the
+            guide alone predicts has them, times the next.
         label_noise_factor: ``(members,)``.
         batch_label_noise: Whether `batch_posterior` carries the labels' variances.
+        split_label_noise: Whether `posterior` does, as it does where the targets are numbers.
         accuracy: Part of held-out labels that the guide alone gets right, ``(members, 1)``.
         symmetric_splits: Whether `posterior` holds out each half of a split in turn.
         source: Where covariances of a batch come from; None to evaluate the kernel.
@@ -76,6 +77,7 @@ class Guide:
     label_noise: Tensor | None = None
     label_noise_factor: Tensor = field(default_factory=lambda: torch.ones(1))
     batch_label_noise: bool = False
+    split_label_noise: bool = False
     accuracy: Tensor = field(default_factory=lambda: torch.full((1, 1), torch.nan))
     symmetric_splits: bool = False
     source: PrecomputedGram | None = None
@@ -100,7 +102,7 @@ class Guide:
     def _one_way(self, split: Split) -> Marginals:
         observed, held_out = (index.flatten(0, -2) for index in split)
         member = torch.arange(len(observed), device=observed.device) % len(self.gram)
-        own = self.label_noise if self.likelihood is None else None
+        own = self.label_noise if self.likelihood is None or self.split_label_noise else None
 
         def some(part: slice) -> Marginals:
             chosen = Split(observed[part], held_out[part])

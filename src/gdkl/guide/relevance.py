@@ -6,7 +6,7 @@ For an infinite network that is a first layer whose weights have a variance of t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,7 +122,7 @@ def fit_relevance(
     zeros = rows.new_zeros(int(index.max()) + 1)
 
     def fit_scale(most: int, log_multipliers: Tensor) -> Hyperparameters:
-        some = _some(n, most, rows.device)
+        some = some_rows(n, most, rows.device)
         scaled = rows[some] * log_multipliers.exp()[index]
         gram, _ = normalised_gram(as_kernel_function(kernel), scaled[None], y.dtype, copies=4)
         found = fit_scale_of(gram[0], y[:, some], own[some], added[some], noise_floor)
@@ -136,7 +136,7 @@ def fit_relevance(
         else:
             log_multipliers = zeros.scatter_reduce(0, index, start.multipliers.log(), "mean", include_self=False)
             starts = [Hyperparameters(log_multipliers, math.log(start.scale), math.log(start.noise))]
-        some = _some(n, MOST_ROWS, rows.device)
+        some = some_rows(n, MOST_ROWS, rows.device)
         evidence = RelevanceEvidence(differentiable_gram(kernel), rows[some], y[:, some], own[some], added[some])
         return search(evidence, starts, index, deviation=deviation, noise_floor=noise_floor, iterations=iterations)
 
@@ -146,7 +146,7 @@ def fit_relevance(
             found = fit_scale(MOST_ROWS_OF_SCALE, zeros if found is None else found.log_multipliers)
     multipliers = found.log_multipliers.exp()[index]
     scale, noise = math.exp(found.log_scale), math.exp(found.log_noise)
-    rows = rows[_some(n, MOST_ROWS_OF_SCALE, rows.device)]
+    rows = rows[some_rows(n, MOST_ROWS_OF_SCALE, rows.device)]
     normaliser = float(as_kernel_function(kernel).diagonal(rows * multipliers).mean())
     return RelevanceFit(kernel, multipliers, scale, noise, normaliser, found.log_evidence)
 
@@ -155,24 +155,26 @@ def fit_relevance_folds(
     kernel: GuideKernel,
     folds: Sequence[Mapping[str, Tensor | None]],
     starts: Sequence[RelevanceFit] | None = None,
+    *,
+    fit: Callable[..., RelevanceFit] = fit_relevance,
     **options: Any,
 ) -> list[RelevanceFit]:
-    """Fits to the rows of each fold, from fits to the same rows; options of `fit_relevance`.
+    """Fits to the rows of each fold, from fits to the same rows; options of ``fit``.
 
-    ``folds`` has for each what `fit_relevance` takes of data: rows, targets, and what is said of their noise.
+    ``folds`` has for each what ``fit`` takes of data: rows, targets, and what is said of their noise.
 
     A fit to all rows is no start: it knows the targets that a fold holds out. Idle cores share the folds.
     """
 
     def one(k: int) -> RelevanceFit:
         data: dict[str, Any] = dict(folds[k])
-        return fit_relevance(kernel, **data, start=None if starts is None else starts[k], **options)
+        return fit(kernel, **data, start=None if starts is None else starts[k], **options)
 
     with thread_pool(torch.get_num_threads()):
         return thread_map(len(folds), one)
 
 
-def _some(n: int, most: int, device: torch.device) -> Tensor:
+def some_rows(n: int, most: int, device: torch.device) -> Tensor:
     """Indices of at most so many of n rows, drawn at random but always the same ones."""
     return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:most].sort().values.to(device)
 

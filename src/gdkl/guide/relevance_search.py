@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from gdkl.numerics import OptionError, Vector, minimise
 #: keep hyperparameters from running away where the targets are all signal or all noise. A common multiplier of one, not
 #: fitted, costs 0.03 to 0.06 of LL on nine tables, isotropic or not.
 _COMMON, _SCALE, _NOISE = (0.0, 1.0), (0.0, 3.0), (-4.0, 3.0)
+NOISE_MEAN = _NOISE[0]
 #: The farthest that a logarithm, or z, may go: beyond it kernels overflow.
 _FARTHEST = 12.0
 #: The search ends where an iteration gains less than this per row: a tenth of it takes a third more evaluations and has
@@ -102,6 +103,20 @@ class RelevanceEvidence:
         return found if math.isfinite(value) and bool(torch.isfinite(found.by_multipliers).all()) else None
 
 
+class Evidence(Protocol):
+    """An evidence of targets ``(outputs, n)`` at rows ``(n, d)``, as a function of hyperparameters."""
+
+    @property
+    def rows(self) -> Tensor: ...  # noqa: D102
+
+    @property
+    def targets(self) -> Tensor: ...  # noqa: D102
+
+    def __call__(self, multipliers: Tensor, scale: float, noise: float) -> EvidenceGradient | None:
+        """Value and gradient at multipliers ``(d,)``; None where it is not finite."""
+        ...
+
+
 class Hyperparameters(NamedTuple):
     """Log multipliers ``(groups,)``, log scale, log noise, and the log evidence per row and output."""
 
@@ -112,7 +127,7 @@ class Hyperparameters(NamedTuple):
 
 
 def search(
-    evidence: RelevanceEvidence,
+    evidence: Evidence,
     starts: Sequence[Hyperparameters],
     groups: Tensor,
     *,

@@ -10,6 +10,7 @@ from gdkl.methods.nn_classes import fit_nn_classes
 from gdkl.methods.nngp import fit_nngp, fit_relevant_nngp
 from gdkl.methods.sparse_dkl import fit_sparse_dkl, fit_sparse_dkl_classes
 from gdkl.methods.sparse_gdkl import fit_sparse_gdkl, fit_sparse_gdkl_classes
+from gdkl.methods.stacked_classes import fit_stacked_classes
 from gdkl.methods.stacked_gdkl import STUDENT, fit_stacked_gdkl
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "fit_sparse_dkl_classes",
     "fit_sparse_gdkl",
     "fit_sparse_gdkl_classes",
+    "fit_stacked_classes",
     "fit_stacked_gdkl",
     "guided_noise_start",
 ]

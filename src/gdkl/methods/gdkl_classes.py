@@ -46,8 +46,8 @@ def fit_gdkl_classes(
 ) -> FittedModel:
     """Train one deep kernel per class to match the guide's posterior at held-out rows once their labels are seen.
 
-    In training the posteriors of guide and student carry the learned noise alone; the variance that each label
-    carries comes in for prediction.
+    In training the posteriors of guide and student carry the learned noise alone, unless the guide says otherwise; the
+    variance that each label carries comes in for prediction.
 
     Args:
         data: Scaled training data.
@@ -74,7 +74,7 @@ def fit_gdkl_classes(
         further = range(data.n, data.n + count)
         own = data.rows[: guide.gram.shape[0]]
         own = torch.cat([own, recombine(own, count, options.seed, recombined)], dim=1)
-        guide, rows = guide.with_rows(own), own.expand(data.members, -1, -1)
+        guide, rows = guide.with_rows(own), own.repeat(data.members // len(own), 1, 1)
     used = data.n if rows_per_step is None else min(data.n, rows_per_step)
 
     def inputs(step: int) -> tuple[Split, Marginals, Tensor, Tensor]:
@@ -91,9 +91,11 @@ def fit_gdkl_classes(
         if gaussian:
             held_out = student.split_marginals(data, split)
             return guided(held_out.q, p, gaussian_term(*held_out), beta)
-        marginals = student.symmetric_marginals if symmetric else student.marginals
-        labelled = torch.cat(split[::-1], dim=-1) if symmetric else split.held_out[..., : used - used // 2]
-        q = marginals(rows, data.targets, split, noise)
+        if symmetric:
+            q, labelled = student.symmetric_marginals(rows, data.targets, split, noise), torch.cat(split[::-1], dim=-1)
+        else:
+            own = noise.unsqueeze(-1) + data.label_noise if guide.split_label_noise else noise
+            q, labelled = student.marginals(rows, data.targets, split, own), split.held_out[..., : used - used // 2]
         return guided(q, p, predictive_label_term(q, data.labels_of(labelled), samples[0]), beta)
 
     dtype, labels = data.targets.dtype, data.labels if stratified else None
@@ -116,4 +118,5 @@ def fit_gdkl_classes(
 
 def start_at(student: DeepKernel, data: ClassData, scale: Tensor) -> None:
     """Start the default kernel at an output scale and at the features' typical distance, as training sees them."""
+    scale = scale.repeat(data.members // len(scale), 1)
     start_kernel(student.kernel, training_features(student.network, data.rows), scale)

@@ -68,7 +68,7 @@ def fit_guides(
     parts = [known.arguments(0), *(used.arguments(k) for k in range(used.members))]
     models, predicted, logs = dict[str, FittedModel](), list[HeldOutMixture](), list[Tensor]()
     fits = list[RelevanceFit]()
-    for name, own, deviation in _guides(kernel, smooth):
+    for name, own, deviation in guide_kernels(kernel, smooth=smooth):
         starts = fits if fits and fits[0].kernel is own else None
         fits = fit_relevance_folds(
             own, parts, starts, deviation=deviation, groups=groups, noise_floor=noise_floor, iterations=_ITERATIONS
@@ -93,7 +93,7 @@ def _held_out(used: TrainingData, out: TrainingData, refits: Sequence[RelevanceF
     return HeldOutMixture(*(fold_by_fold(value) for value in (mean, variance + added, own)))
 
 
-def _guides(kernel: GuideKernel, smooth: bool) -> Iterator[tuple[str, GuideKernel, float | None]]:
+def guide_kernels(kernel: GuideKernel, *, smooth: bool) -> Iterator[tuple[str, GuideKernel, float | None]]:
     """Name, kernel and prior deviation of each guide; those of the given kernel first, from narrow to wide."""
     if isinstance(kernel, infinite.InfiniteNetwork):
         yield from (

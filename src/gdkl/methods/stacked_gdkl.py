@@ -16,6 +16,7 @@ from gdkl.calibration import (
     fold_by_fold,
     log_density,
     most_probable_noise,
+    share_weights,
     stack_weights,
 )
 from gdkl.gp import ExactPosterior, Marginals
@@ -77,16 +78,13 @@ def fit_stacked_gdkl(
     mean, variance, targets, scales = (fold_by_fold(value.expand_as(q.mean))[None] for value in (*q, y, scale))
     noise = most_probable_noise(Marginals(mean, variance), targets, noise_floor, scales)
     model.predictive_noise = noise.expand_as(model.noise)
-    model.embed = _with_columns(cast(Members, model.embed), guides.multipliers)
+    model.embed = with_columns(cast(Members, model.embed), guides.multipliers)
     density = log_density(Marginals(q.mean, q.variance + noise.mT * scale), y).logsumexp(dim=0) - math.log(times)
     weights = stack_weights(torch.cat([guides.held_out.log_densities(y).to(y), density[None]]))
     log_noise = None if factor is None else factor.model
     if guide_share == 0:
         return Stack({STUDENT: model}, torch.ones_like(weights[:1]), log_noise)
-    if guide_share is not None:
-        shares = weights[:-1] / weights[:-1].sum(dim=0)
-        weights = torch.cat([guide_share * shares, torch.full_like(weights[:1], 1 - guide_share)])
-    return Stack(guides.models | {STUDENT: model}, weights, log_noise)
+    return Stack(guides.models | {STUDENT: model}, share_weights(weights, guide_share), log_noise)
 
 
 def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: int) -> Marginals:
@@ -97,7 +95,7 @@ def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: 
     return Marginals(*(value.unflatten(0, (times, -1)).transpose(1, 2).flatten(2) for value in q))
 
 
-def _with_columns(networks: Members, multipliers: Tensor) -> Members:
+def with_columns(networks: Members, multipliers: Tensor) -> Members:
     """Networks that multiply the columns by their relevances themselves."""
     single = [deepcopy(networks.select(slice(k, k + 1)).single) for k in range(networks.count)]
     scales = (ColumnScale(multipliers[k % len(multipliers)]) for k in range(len(single)))

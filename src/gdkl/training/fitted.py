@@ -169,14 +169,19 @@ def noise_factor(model: FittedModel, rows: Tensor) -> Tensor:
 
 @dataclass
 class Stack:
-    """A mixture of models by name, with weights ``(models, outputs)``; the members of a model share its weight.
+    """A mixture of models by name; the members of a model share its weight.
 
-    ``log_noise`` has the logarithm of a factor on the noise as its latent mean; None where the noise is constant.
+    Attributes:
+        models: By name.
+        weights: ``(models, outputs)``; of classes ``(models, 1)``.
+        log_noise: Has the logarithm of a factor on the noise as its latent mean; None where the noise is constant.
+        temperatures: Of classes, what each model's log probabilities are divided by, ``(models,)``.
     """
 
     models: dict[str, FittedModel]
     weights: Tensor
     log_noise: FittedModel | None = None
+    temperatures: Tensor | None = None
 
     def component_weights(self) -> Tensor:
         """Weights ``(K, outputs)`` of the members of all models."""
