@@ -176,7 +176,7 @@ def deviation(values: np.ndarray) -> float:
 
 
 def test_the_uci_table_is_that_of_its_file() -> None:
-    stored = lines("uci", "0.1.0")
+    stored = [line for line in lines("uci", "0.1.0") if "repeat" not in line["settings"]]
     published = json.loads(read("src/gdkl/experiments/published.json"))["uci_test"]
     rows = list(table_rows("docs/results/uci.md"))
     assert len(rows) == 18

@@ -59,7 +59,9 @@ def fit_batch_guide(
         some, y = rows[:MOST_ROWS].double(), targets[:, :MOST_ROWS].double()
         factors = fit_relevance(kernel, some, y, deviation=RELEVANCE_DEVIATION, groups=groups).multipliers
         function = ScaledColumns(function, factors)
-        network, scaled = options.feature_net, factors.to(subset.rows)
+        # Of a nearly linear function all relevances are tiny, and so would be a network's features: the largest is at
+        # least one for the student.
+        network, scaled = options.feature_net, (factors / factors.amax().clamp_max(1)).to(subset.rows)
         options = replace(options, feature_net=lambda d: nn.Sequential(ColumnScale(scaled.cpu()), network(d)))
     guide = fit_guide(function, rows[None], targets[None], noise_floor=options.noise_floor)
     if not mu:
