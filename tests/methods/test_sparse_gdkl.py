@@ -79,6 +79,9 @@ def test_guide_and_student_see_columns_times_their_relevances():
     assert scale.factors[2] == scale.factors[3]
     # The subset is all rows here, in another order.
     fit = fit_relevance(infinite.mlp(), rows.double(), targets, deviation=1.0, groups=groups)
-    torch.testing.assert_close(scale.factors.double(), fit.multipliers, rtol=1e-2, atol=1e-3)
+    # Small relevances are scaled up for the student, so that the largest is one; the guide has them as they are.
+    assert fit.multipliers.amax() < 1
+    seen = fit.multipliers / fit.multipliers.amax()
+    torch.testing.assert_close(scale.factors.double(), seen, rtol=1e-2, atol=1e-3)
     expected = infinite.mlp().kernel(rows.double() * fit.multipliers)
     torch.testing.assert_close(guide.kernel.gram(rows.double()), expected, rtol=1e-2, atol=1e-2)
