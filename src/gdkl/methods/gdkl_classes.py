@@ -68,26 +68,23 @@ def fit_gdkl_classes(
     gaussian = data.likelihood is ClassLikelihood.GAUSSIAN
     if symmetric and (recombined or gaussian):
         raise OptionError("symmetric splits need the Dirichlet likelihood, and no recombined rows.")
-    rows, further, device = data.rows, None, data.rows.device
+    rows, further, device, times = data.rows, None, data.rows.device, data.members // len(guide.scale)
     if recombined and not gaussian:
         count = min(_MOST_RECOMBINED, _RECOMBINED_PER_ROW * data.n)
         further = range(data.n, data.n + count)
-        own = data.rows[: guide.gram.shape[0]]
+        own = data.rows[: len(guide.scale)]
         own = torch.cat([own, recombine(own, count, options.seed, recombined)], dim=1)
-        guide, rows = guide.with_rows(own), own.repeat(data.members // len(own), 1, 1)
+        guide, rows = guide.with_rows(own), own.repeat(times, 1, 1)
     used = data.n if rows_per_step is None else min(data.n, rows_per_step)
 
-    def inputs(step: int) -> tuple[Split, Marginals, Tensor, Tensor]:
+    def inputs(step: int) -> tuple[Split | Marginals | Tensor, ...]:
         generator = step_generator(options.seed, step, device)
         samples = torch.randn(TRAINING_SAMPLES, data.outputs, generator=generator, dtype=dtype, device=device)
-        split, p = splits(step)
         # Samples are the same for all members.
-        return split, p, samples.expand(data.members, -1, -1), rows
+        return *splits(step), samples.expand(data.members, -1, -1), rows
 
-    def loss(
-        student: DeepKernel, data: ClassData, split: Split, p: Marginals, samples: Tensor, rows: Tensor
-    ) -> ObjectiveValue:
-        noise = student.noise()
+    def loss(student: DeepKernel, data: ClassData, split: Split, p: Marginals, *drawn: Tensor) -> ObjectiveValue:
+        (samples, rows), noise = drawn, student.noise()
         if gaussian:
             held_out = student.split_marginals(data, split)
             return guided(held_out.q, p, gaussian_term(*held_out), beta)
@@ -111,12 +108,11 @@ def fit_gdkl_classes(
         inputs,
         rows_per_step=used,
         more_bytes=data.members * tensor_bytes(3, TRAINING_SAMPLES, data.outputs, labelled, dtype=dtype),
-        start=(lambda student: start_at(student, data, guide.scale)) if start_at_guide else None,
+        start=(lambda student: start_at(student, data, guide.scale.repeat(times, 1))) if start_at_guide else None,
         row_noise=data.label_noise * guide.label_noise_factor[:, None, None],
     )
 
 
 def start_at(student: DeepKernel, data: ClassData, scale: Tensor) -> None:
     """Start the default kernel at an output scale and at the features' typical distance, as training sees them."""
-    scale = scale.repeat(data.members // len(scale), 1)
     start_kernel(student.kernel, training_features(student.network, data.rows), scale)
