@@ -207,7 +207,9 @@ class EstimatorBase(BaseEstimator, ABC):
         if self.inference != "auto" or not self._has_sparse:
             return self.inference != "sparse"
         preset = self._resolve(source, device, exact=True)
-        size = (source.rows, source.outputs, self._networks(), self._guided, int(preset.batch_size) or None)
+        # A stack's guides know all rows: their work grows with n as that of full steps does.
+        per_step = int(preset.batch_size) or None if self._is_classifier() else None
+        size = (source.rows, source.outputs, self._networks(), self._guided, per_step)
         problem = Problem(*size, resolve_dtype(self.dtype), device.type)
         return prefers_exact(problem, int(preset.n_iter), available_memory(device))
 

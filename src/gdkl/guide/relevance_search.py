@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
 from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback, RBFLayer
-from gdkl.numerics import OptionError, Vector, minimise
+from gdkl.numerics import OptionError, Scratch, Vector, minimise
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
 #: keep hyperparameters from running away where the targets are all signal or all noise. A common multiplier of one, not
@@ -40,7 +41,10 @@ DifferentiableGram: TypeAlias = Callable[[Tensor], tuple[Tensor, Pullback]]
 
 
 def differentiable_gram(kernel: GuideKernel) -> DifferentiableGram:
-    """In closed form for dense networks of piecewise linear or one layer of RBF units, by autograd for all others."""
+    """In closed form for dense networks of piecewise linear or one layer of RBF units, by autograd for all others.
+
+    What it returns is for one thread. The Gram matrix is the caller's to change; the next call overwrites it.
+    """
     chain = (DenseChain.of(kernel) or RBFLayer.of(kernel)) if isinstance(kernel, InfiniteNetwork) else None
     function = as_kernel_function(kernel)
 
@@ -52,7 +56,7 @@ def differentiable_gram(kernel: GuideKernel) -> DifferentiableGram:
             raise OptionError("relevances need a guide with gradients by its rows, by autograd.")
         return K.detach(), lambda G: torch.autograd.grad(K, x, G)[0]
 
-    return by_autograd if chain is None else chain.gram
+    return by_autograd if chain is None else partial(chain.gram, scratch=Scratch())
 
 
 class EvidenceGradient(NamedTuple):
@@ -76,6 +80,7 @@ class RelevanceEvidence:
     targets: Tensor
     noise_scale: Tensor
     noise_added: Tensor
+    scratch: Scratch = field(default_factory=Scratch)
 
     @torch.no_grad()
     def __call__(self, multipliers: Tensor, scale: float, noise: float) -> EvidenceGradient | None:
@@ -84,14 +89,19 @@ class RelevanceEvidence:
         x = self.rows * multipliers
         K, pullback = self.gram(x)
         normaliser = float(K.diagonal().mean())
-        C = K * (scale / normaliser)
+        C = K.mul_(scale / normaliser)
         C.diagonal().add_(noise * self.noise_scale + self.noise_added)
-        L, info = torch.linalg.cholesky_ex(C)
+        info = torch.empty((), dtype=torch.int32, device=C.device)
+        L, _ = torch.linalg.cholesky_ex(C, out=(self.scratch("L", C, n, n), info))
         if int(info) != 0 or not normaliser < math.inf:
             return None
         alpha = torch.cholesky_solve(y.mT, L)
         fit, log_root = float((y.mT * alpha).sum()), float(L.diagonal().log().sum())
-        M = torch.cholesky_inverse(L).mul_(-outputs / 2).addmm_(alpha, alpha.mT, alpha=0.5)
+        M = (
+            torch.cholesky_inverse(L, out=self.scratch("M", C, n, n))
+            .mul_(-outputs / 2)
+            .addmm_(alpha, alpha.mT, alpha=0.5)
+        )
         by_noise = noise * float(M.diagonal() @ self.noise_scale)
         # ⟨M, C⟩ = ½(yᵀα − n) is known: what is left of it beside all noise is the kernel's part.
         by_scale = 0.5 * (fit - outputs * n) - by_noise - float(M.diagonal() @ self.noise_added)

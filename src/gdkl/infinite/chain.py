@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,9 +19,22 @@ from gdkl.infinite.network import InfiniteNetwork
 from gdkl.infinite.piecewise import ABReLU
 from gdkl.infinite.program import Activate, Affine
 from gdkl.infinite.waves import RBF
+from gdkl.numerics import Scratch, chunk_slices
 
 #: From the derivative of a number by a Gram matrix ``(n, n)``, symmetric, to that by the rows ``(n, d)``.
 Pullback: TypeAlias = Callable[[Tensor], Tensor]
+
+#: Rows at a time: elementwise operations on so many rows of up to 1000 columns stay in a core's cache.
+_BLOCK = 64
+
+
+class _Scale(NamedTuple):
+    """What an activation sees of the variances: (o + e), roots, their inverses, and (2e/π) times the roots."""
+
+    slope: float
+    root: Tensor
+    inverse: Tensor
+    weighted: Tensor
 
 
 @dataclass(frozen=True)
@@ -46,8 +59,10 @@ class DenseChain:
         return cls(tuple(stages))
 
     @torch.no_grad()
-    def gram(self, x: Tensor) -> tuple[Tensor, Pullback]:
+    def gram(self, x: Tensor, scratch: Scratch | None = None) -> tuple[Tensor, Pullback]:
         """The NNGP Gram matrix ``(n, n)`` of rows ``(n, d)``, and what takes a derivative by it to one by the rows.
+
+        Both are in the memory of ``scratch``, if there is one: the next call with it overwrites them.
 
         Example:
             >>> from gdkl import infinite
@@ -57,31 +72,59 @@ class DenseChain:
             (tensor([[12.]]), tensor([[12.]]))
         """
         w, _, b = self.stages[0]
-        k = (x @ x.mT).mul_(w / x.shape[-1]).add_(b)
-        tape: list[tuple[float, Tensor, Tensor, Tensor]] = []
+        n, take = len(x), scratch or Scratch()
+        k = torch.mm(x, x.mT, out=take("K", x, n, n).mT).mul_(w / x.shape[-1]).add_(b)
+        scales = self._scales(k.diagonal().clone())
+        saved = [(take(f"D{stage}", x, n, n).mT, take(f"sine{stage}", x, n, n).mT) for stage in range(len(scales))]
+        blocks = list(chunk_slices(n, _BLOCK))
+        # Rows of a block with those before them and themselves; the rest is the mirror image.
+        for rows in blocks:
+            self._block(k[rows, : rows.stop], rows, scales, saved)
+        for rows in blocks[1:]:
+            k[: rows.start, rows] = k[rows, : rows.start].mT
+
+        def pullback(G: Tensor) -> Tensor:
+            by_rows, sums = torch.zeros_like(x), x.new_zeros(len(scales), n)
+            stages = list(zip(sums, scales, saved, strict=True))
+            for rows in blocks:
+                known, first = (rows, slice(rows.stop)), rows.start
+                by_k = G[known].clone()
+                for total, scale, (D, sine) in reversed(stages):
+                    # Each pair counts twice, half of S from either side.
+                    by_S = by_k * sine[known]
+                    total[rows] += by_S @ scale.weighted[: rows.stop]
+                    total[:first] += scale.weighted[rows] @ by_S[:, :first]
+                    by_k.mul_(D[known])
+                by_rows[rows] += by_k @ x[: rows.stop]
+                by_rows[:first] += by_k[:, :first].mT @ x[rows]
+            by_q = x.new_zeros(n)
+            for total, scale in reversed(list(zip(sums, scales, strict=True))):
+                by_q = scale.slope * by_q + scale.inverse.square() * scale.root * total
+            return by_rows.add_(by_q.unsqueeze(-1) * x).mul_(2 * w / x.shape[-1])
+
+        return k, pullback
+
+    def _scales(self, q: Tensor) -> list[_Scale]:
+        """What each activation sees of the variances ``(n,)`` of the first layer."""
+        scales: list[_Scale] = []
         for odd, even, bias in self.stages[1:]:
-            q = k.diagonal().clone()
             root = q.sqrt()
             # A row of variance zero has no direction: covariances and derivatives there count as zero.
             inverse = torch.where(q > 0, root.reciprocal(), 0)
-            c = (k * inverse.unsqueeze(-1)).mul_(inverse).clamp_(-1, 1)
-            D = c.acos().mul_(-2 * even / math.pi).add_(odd + even)
-            # sin θ from 1 − c and 1 + c, without the digits that 1 − c² loses; its factor is that of the roots.
-            S = (1 - c).mul_(c.add_(1)).sqrt_().mul_(root.unsqueeze(-1))
-            weighted = root * (2 * even / math.pi)
-            k.mul_(D).addcmul_(S, weighted).add_(bias)
-            tape.append((odd + even, D, S, torch.stack([weighted, inverse.square()])))
+            scales.append(_Scale(odd + even, root, inverse, root * (2 * even / math.pi)))
+            q = (odd + even) * q + bias
+        return scales
 
-        def pullback(G: Tensor) -> Tensor:
-            by_k, by_q = G.clone(), G.new_zeros(len(G))
-            for slope, D, S, (weighted, over) in reversed(tape):
-                # Each pair counts twice, S/2 from either side.
-                by_q = slope * by_q + over * ((by_k * S) @ weighted)
-                by_k.mul_(D)
-            by_k.diagonal().add_(by_q)
-            return (by_k @ x).mul_(2 * w / x.shape[-1])
-
-        return k, pullback
+    def _block(self, k: Tensor, rows: slice, scales: list[_Scale], saved: list[tuple[Tensor, Tensor]]) -> None:
+        """Take covariances of some rows with the first ones through all stages in place; save D and sin θ of each."""
+        known = (rows, slice(rows.stop))
+        for (_, even, bias), scale, stage in zip(self.stages[1:], scales, saved, strict=True):
+            c = (k * scale.inverse[rows].unsqueeze(-1)).mul_(scale.inverse[: rows.stop]).clamp_(-1, 1)
+            D, sine = (part[known] for part in stage)
+            # From 1 − c and 1 + c, without the digits that 1 − c² loses.
+            torch.sub(1, c, out=sine).mul_(1 + c).sqrt_()
+            torch.atan2(sine, c, out=D).mul_(-2 * even / math.pi).add_(scale.slope)
+            k.mul_(D).addcmul_(sine * scale.root[rows].unsqueeze(-1), scale.weighted[: rows.stop]).add_(bias)
 
 
 @dataclass(frozen=True)
@@ -108,16 +151,18 @@ class RBFLayer:
                 return None
 
     @torch.no_grad()
-    def gram(self, x: Tensor) -> tuple[Tensor, Pullback]:
+    def gram(self, x: Tensor, scratch: Scratch | None = None) -> tuple[Tensor, Pullback]:
         """As `DenseChain.gram`."""
         rate = self.rate / x.shape[-1]
         squares = x.square().sum(dim=-1)
-        K = (x @ x.mT).mul_(2).sub_(squares).sub_(squares.unsqueeze(-1)).clamp_(max=0)
+        n, take = len(x), scratch or Scratch()
+        K = torch.mm(x, x.mT, out=take("K", x, n, n).mT).mul_(2).sub_(squares).sub_(squares.unsqueeze(-1)).clamp_(max=0)
         K.fill_diagonal_(0).mul_(rate).exp_()
+        saved = take("saved", x, n, n).copy_(K)
 
         def pullback(G: Tensor) -> Tensor:
             # Each pair counts twice.
-            P = G * K
+            P = torch.mul(G, saved, out=take("P", x, n, n))
             return (P @ x - P.sum(dim=-1, keepdim=True) * x).mul_(4 * rate)
 
         return K, pullback

@@ -29,6 +29,7 @@ def fit_gdkl(
     mu: float = 0.0,
     objective: SplitObjective = SplitObjective.GUIDED,
     used: Tensor | None = None,
+    rows_per_step: int | None = None,
 ) -> FittedModel:
     """Train a deep kernel to match the guide's posterior at held-out rows once their labels are seen.
 
@@ -43,6 +44,7 @@ def fit_gdkl(
         mu: Weight of the KL term at points without labels; 0 for none, as published.
         objective: What is minimised over the splits.
         used: Rows that each member is trained on, ``(members, k)``; None for all. The model is conditioned on all rows.
+        rows_per_step: Rows that a split has at most, half of them observed; None for all.
     """
     points, rows = (_POINTS if mu else 0), data.rows
     if points:
@@ -72,9 +74,10 @@ def fit_gdkl(
         data.members,
         options.seed,
         data.rows.device,
+        most=rows_per_step,
         further=range(data.n, data.n + _POINTS_DRAWN) if points else None,
         further_each=points,
         rows=used,
     )
     splits = GuidedSplits(guide, sampler, pool=options.split_pool)
-    return fit_exact(data, options, loss, lambda step: (*splits(step), rows))
+    return fit_exact(data, options, loss, lambda step: (*splits(step), rows), rows_per_step=sampler.used)

@@ -40,6 +40,7 @@ def fit_stacked_gdkl(
     smooth: bool = True,
     groups: Tensor | None = None,
     guide_share: float | None = None,
+    rows_per_step: int | None = None,
 ) -> Stack:
     """Fit guides to all rows and without each fold, train a student beside the guides of each fold, and weigh them all.
 
@@ -56,6 +57,7 @@ def fit_stacked_gdkl(
         smooth: Whether a guide with a smoother kernel stands beside them.
         groups: For each column the number of its group; a group shares a relevance.
         guide_share: Weight of all guides together; None for the weights that held-out rows set.
+        rows_per_step: Rows that a student's split has at most; None for all.
     """
     noise_floor = options.noise_floor
     folds = draw_folds(data.rows[0], options.seed)
@@ -69,7 +71,10 @@ def fit_stacked_gdkl(
     if options.noise_start is None:
         options = replace(options, noise_start=guided_noise_start(guide).repeat(times, 1))
     guide = replace(guide, targets=fold_data.targets, label_noise=fold_data.further_noise(guide.noise))
-    model = fit_gdkl(fold_data.repeat(times), guide, options, beta=beta, mu=mu, used=folds.used.repeat(times, 1))
+    used_rows = folds.used.repeat(times, 1)
+    model = fit_gdkl(
+        fold_data.repeat(times), guide, options, beta=beta, mu=mu, used=used_rows, rows_per_step=rows_per_step
+    )
     q = _held_out(model, used.repeat(times), out.repeat(times), times)
     if factor is not None:
         guides, out = guides.with_factor(factor), out.scale_noise(factor.held_out)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
     from gdkl.numerics.placement import resolve_device, resolve_dtype
+    from gdkl.numerics.scratch import Scratch
     from gdkl.numerics.threads import TRAINING_SMALLEST, limit_threads, thread_map, thread_pool, threads_for
 
 #: Names by the module that has them, where that needs torch or scikit-learn.
@@ -40,6 +41,7 @@ _SLOW = {
     "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
     "placement": ("resolve_device", "resolve_dtype"),
+    "scratch": ("Scratch",),
     "threads": ("TRAINING_SMALLEST", "limit_threads", "thread_map", "thread_pool", "threads_for"),
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "NumericsError",
     "NumericsWarning",
     "OptionError",
+    "Scratch",
     "Vector",
     "available_memory",
     "cache_dir",

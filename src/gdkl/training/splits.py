@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import Split
-from gdkl.numerics import DataError
+from gdkl.numerics import DataError, OptionError
 
 
 class SplitSampler:
@@ -50,6 +50,8 @@ class SplitSampler:
     ):
         if n < 2:
             raise DataError(f"a split into two halves needs at least 2 rows; got {n}.")
+        if most is not None and most < 2:
+            raise OptionError(f"batch_size={most} leaves no rows to hold out: use 2 at least, or 0 for all rows.")
         self.n = n
         self.members = members
         self.seed = seed
