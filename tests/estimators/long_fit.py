@@ -10,7 +10,7 @@ from gdkl import GDKLRegressor, Preset
 from gdkl.training import Checkpoint
 
 
-def table(n=1200):
+def table(n=300):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))
     return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)

@@ -146,7 +146,8 @@ def test_tables_of_other_libraries_are_read_as_pandas(library):
         more = other.append_column("flag", flags).append_column("parts", module.array([[1]] * 80))
         arrow, plain = more.to_pandas(types_mapper=pd.ArrowDtype), more.to_pandas()
         p, q = (NNGPRegressor().fit(X, Y).predict(plain) for X in (arrow, plain))
-        np.testing.assert_allclose(p, q, rtol=1e-9)
+        # The search for relevances ends where rounding lets it.
+        np.testing.assert_allclose(p, q, rtol=1e-6)
     else:
         # An Enum has an order; a Categorical has none.
         kinds = {"city": module.Enum(["Bonn", "Ghent", "Oslo"]), "heating": module.Categorical}

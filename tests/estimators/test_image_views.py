@@ -162,7 +162,11 @@ def test_tables_are_not_cropped(kind):
 
 
 @pytest.mark.parametrize(
-    "options", [{"inference": "exact", "guide_share": 0}, {"inference": "sparse", "batch_size": 32}], ids=str
+    "options",
+    [
+        pytest.param({"inference": "exact", "guide_share": 0}, marks=pytest.mark.long, id="exact"),
+        pytest.param({"inference": "sparse", "batch_size": 32}, id="sparse"),
+    ],
 )
 def test_a_network_learns_from_crops_and_mirror_images(options):
     X, y = images(200)

@@ -81,7 +81,8 @@ def wrapped(kind, X, y):
 KINDS = ["dataset", "loader", "list", "iterable"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# That every kind holds rows out alike is the next test's; here one is enough.
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[] if k == "loader" else pytest.mark.long) for k in KINDS])
 def test_the_deviation_is_that_of_new_rows(kind):
     X, y = table(3000)
     # So few steps leave the learned noise far above the true one: its deviation is 0.7.
@@ -170,7 +171,7 @@ def test_any_sampler_keeps_its_way_of_drawing(kind):
 
 
 def test_rows_that_change_at_every_pass_are_told_of():
-    X, y = table()
+    X, y = table(600)
     model = GDKLRegressor(**{**FEW, "n_iter": 12})
     with pytest.warns(DataWarning, match="yields other rows each time"):
         model.fit(DataLoader(Shuffled(X, y, jitter=0.1), batch_size=None))
@@ -261,7 +262,7 @@ def shuffling(kind, X, y):
 @pytest.mark.parametrize("kind", ["shuffled", "weighted", "subset", "altered", "workers"])
 @pytest.mark.parametrize("make", [GDKLRegressor, DKLRegressor, GDKLClassifier])
 def test_a_fit_to_a_loader_that_shuffles_is_repeatable(kind, make):
-    X, y = table(1200)
+    X, y = table(300)
     targets = (y > 0).astype(int) if make is GDKLClassifier else y
     loader = shuffling(kind, X, targets)
     found = []
@@ -271,11 +272,11 @@ def test_a_fit_to_a_loader_that_shuffles_is_repeatable(kind, make):
         torch.manual_seed(len(found))
         np.random.seed(len(found))  # noqa: NPY002
         random.seed(len(found))
-        model = make(**{**FEW, "n_iter": 15}).fit(given)
+        model = make(**{**FEW, "n_iter": 8}).fit(given)
         found.append(model.predict_proba(X) if make is GDKLClassifier else model.predict(X))
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
-    other = make(**{**FEW, "n_iter": 15, "random_state": 1}).fit(loader)
+    other = make(**{**FEW, "n_iter": 8, "random_state": 1}).fit(loader)
     assert not np.array_equal(found[0], other.predict_proba(X) if make is GDKLClassifier else other.predict(X))
 
 
@@ -485,7 +486,7 @@ def test_an_empty_batch_in_a_list_is_no_harm():
     assert without.n_iter_ == with_empty.n_iter_ == 3
 
 
-@pytest.mark.parametrize("n", [300, 800])
+@pytest.mark.parametrize("n", [300, pytest.param(800, marks=pytest.mark.long)])
 def test_intervals_of_few_rows_from_a_loader_are_honest(n):
     rng = np.random.default_rng(0)
 

@@ -49,7 +49,7 @@ def test_load_of_save_predicts_the_same(name, outputs, tmp_path):
         {"n_members": 2},
         {"feature_net": [7, 3]},
         {"dtype": "float32"},
-        {"guide": infinite.mlp(hidden_layers=2, weight_var=2.0, bias_var=0.1, activation="erf")},
+        {"guide": infinite.mlp(hidden_layers=2, weight_var=2.0, bias_var=0.1, activation="erf"), "base": "paper"},
         {"random_state": np.random.RandomState(0)},
         {"learning_rate": 0.02, "calibrate": False},
         {"preset": "paper"},

@@ -40,7 +40,9 @@ def every_step(folder):
     return Checkpoint(folder, every_seconds=0)
 
 
-@pytest.mark.parametrize("steps", [1, 17, 39])
+@pytest.mark.parametrize(
+    "steps", [pytest.param(1, marks=pytest.mark.long), 17, pytest.param(39, marks=pytest.mark.long)]
+)
 def test_killed_at_any_moment_it_ends_where_an_unbroken_fit_does(steps, tmp_path):
     X, _ = table()
     process = subprocess.Popen(
@@ -79,7 +81,7 @@ def dataset():
 KINDS = {
     "dkl": (DKLRegressor, lambda: (X, Y)),
     "dataset": (GDKLRegressor, lambda: (dataset(),)),
-    "list": (GDKLRegressor, lambda: ([(X[i : i + 50], Y[i : i + 50]) for i in range(0, 1200, 50)],)),
+    "list": (GDKLRegressor, lambda: ([(X[i : i + 50], Y[i : i + 50]) for i in range(0, 300, 50)],)),
     "loader": (
         GDKLRegressor,
         lambda: (DataLoader(dataset(), batch_size=50, shuffle=True, generator=torch.Generator().manual_seed(1)),),
@@ -126,8 +128,8 @@ def test_other_data_or_settings_start_anew_and_leave_it_alone(tmp_path):
     with pytest.raises(KilledError):
         make(GDKLRegressor, **FEW, callbacks=[every_step(tmp_path), kill_at(20)]).fit(X, Y)
     changed = X.copy()
-    changed[600, 1] += 1e-9
-    for data in ((changed, Y), (X, Y + 1e-6 * X[:, 0]), (X[:1100], Y[:1100]), (dataset(),)):
+    changed[200, 1] += 1e-9
+    for data in ((changed, Y), (X, Y + 1e-6 * X[:, 0]), (X[:280], Y[:280]), (dataset(),)):
         assert first_step(tmp_path, data) == 1
     for options in (
         {"n_iter": 31},
@@ -168,7 +170,7 @@ def broken_off(tmp_path, data):
 
 
 def test_the_same_rows_in_another_order_are_gone_on_with_and_told_of(tmp_path):
-    one, other = (np.random.default_rng(seed).permutation(1200).tolist() for seed in (0, 1))
+    one, other = (np.random.default_rng(seed).permutation(300).tolist() for seed in (0, 1))
     broken_off(tmp_path, in_order(one))
     with pytest.warns(CheckpointWarning, match=r"in another order .*00000020.checkpoint.* resumes .*same seed") as told:
         assert first_step(tmp_path, (in_order(other),), batch_size=None) == 21
@@ -177,9 +179,9 @@ def test_the_same_rows_in_another_order_are_gone_on_with_and_told_of(tmp_path):
 
 
 def test_other_batches_start_anew_and_are_told_of(tmp_path):
-    order = list(range(1200))
+    order = list(range(300))
     kept = broken_off(tmp_path, in_order(order))
-    for data in (in_order(order[:1100]), in_order([*order, 7]), in_order(order, batch_size=60)):
+    for data in (in_order(order[:250]), in_order([*order, 7]), in_order(order, batch_size=60)):
         with pytest.warns(CheckpointWarning, match=r"does not yield the batches .*00000020.checkpoint.* starts anew"):
             assert first_step(tmp_path, (data,), batch_size=None) == 1
         assert sorted(file.name for file in tmp_path.iterdir()) == kept

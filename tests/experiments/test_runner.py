@@ -128,10 +128,14 @@ class TestSeveralProcesses:
         assert [line["scores"] for line in one] == [line["scores"] for line in two]
         assert len(log()) == 2 * len(wanted)
 
-    def test_two_commands_on_one_file_leave_one_line_per_cell(self, tmp_path):
-        commands = [_command(tmp_path, sleep=0.02) for _ in range(2)]
-        for command in commands:
-            assert command.wait(timeout=120) == 0
+    def test_two_commands_on_one_file_leave_one_line_per_cell(self, tmp_path, monkeypatch):
+        command = _command(tmp_path, sleep=0.02)
+        path = tmp_path / "small.jsonl"
+        while not path.exists() and command.poll() is None:
+            time.sleep(0.01)
+        monkeypatch.setenv("GDKL_TEST_SLEEP", "0.02")
+        _run(tmp_path, cells(seeds=6))
+        assert command.wait(timeout=120) == 0
         keys = Counter(line["key"] for line in Results(tmp_path / "small.jsonl").lines())
         assert set(keys) == {cell.key for cell in cells(seeds=6)}
         assert set(keys.values()) == {1}

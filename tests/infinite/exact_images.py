@@ -13,10 +13,14 @@ Grid = dict[tuple[int, int, int, int], Any]
 
 
 class Cov:
-    """K and T of two images over all pairs of pixels, with the K of either image with itself."""
+    """K and T of two images over all pairs of pixels."""
 
     def __init__(self, size: tuple[int, int], K: Grid, T: Grid):
         self.size, self.K, self.T = size, K, T
+
+
+#: Of every pair of images; the pairs (i, i) are what an activation needs beside (i, j).
+Covs = dict[tuple[int, int], Cov]
 
 
 def _pads(length: int, size: int, stride: int, padding: str) -> tuple[int, int]:
@@ -47,19 +51,18 @@ def _taps(
     return (out_h, out_w), taps
 
 
-def _layer(layer: dict[str, Any], c11: Cov, c22: Cov, c12: Cov) -> tuple[Cov, Cov, Cov]:  # noqa: PLR0912
-    size, op = c12.size, layer["op"]
-    covs = (c11, c22, c12)
+def _layer(layer: dict[str, Any], covs: Covs) -> Covs:
+    size, op = covs[0, 0].size, layer["op"]
     if op == "residual":
         mains, shorts = covs, covs
         for inner in layer["main"]:
-            mains = _layer(inner, *mains)
+            mains = _layer(inner, mains)
         for inner in layer["shortcut"]:
-            shorts = _layer(inner, *shorts)
-        return tuple(
-            Cov(a.size, {p: a.K[p] + b.K[p] for p in a.K}, {p: a.T[p] + b.T[p] for p in a.K})
-            for a, b in zip(mains, shorts, strict=True)
-        )
+            shorts = _layer(inner, shorts)
+        return {
+            pair: Cov(a.size, {p: a.K[p] + b.K[p] for p in a.K}, {p: a.T[p] + b.T[p] for p in a.K})
+            for pair, a, b in ((pair, mains[pair], shorts[pair]) for pair in covs)
+        }
     if op == "conv":
         out, taps = _taps(layer, size, layer["filter"])
         w, b = mp.mpf(layer["w_var"]) / (layer["filter"][0] * layer["filter"][1]), mp.mpf(layer["b_var"])
@@ -71,12 +74,12 @@ def _layer(layer: dict[str, Any], c11: Cov, c22: Cov, c12: Cov) -> tuple[Cov, Co
                 for r in taps
             }
 
-        new = []
-        for cov in covs:
+        new = {}
+        for pair, cov in covs.items():
             K = {p: value + b for p, value in slide(cov.K).items()}
             T = slide(cov.T)
-            new.append(Cov(out, K, {p: K[p] + T[p] for p in K}))
-        return tuple(new)
+            new[pair] = Cov(out, K, {p: K[p] + T[p] for p in K})
+        return new
     if op in ("avgpool", "global_avg_pool"):
         if op == "avgpool":
             out, taps = _taps(layer, size, layer["window"])
@@ -91,19 +94,20 @@ def _layer(layer: dict[str, Any], c11: Cov, c22: Cov, c12: Cov) -> tuple[Cov, Co
                 for r in taps
             }
 
-        return tuple(Cov(out, mean(cov.K), mean(cov.T)) for cov in covs)
+        return {pair: Cov(out, mean(cov.K), mean(cov.T)) for pair, cov in covs.items()}
     if op == "flatten":
         pixels = list(product(range(size[0]), range(size[1])))
-        return tuple(
-            Cov(
+        return {
+            pair: Cov(
                 (1, 1),
                 {(0, 0, 0, 0): sum(cov.K[(*p, *p)] for p in pixels) / len(pixels)},
                 {(0, 0, 0, 0): sum(cov.T[(*p, *p)] for p in pixels) / len(pixels)},
             )
-            for cov in covs
-        )
-    new = []
-    for cov, a, b in ((c11, c11, c11), (c22, c22, c22), (c12, c11, c22)):
+            for pair, cov in covs.items()
+        }
+    new = {}
+    for (i, j), cov in covs.items():
+        a, b = covs[i, i], covs[j, j]
         K, T = {}, {}
         for p in cov.K:
             q1, q2 = a.K[(*p[:2], *p[:2])], b.K[(*p[2:], *p[2:])]
@@ -118,8 +122,8 @@ def _layer(layer: dict[str, Any], c11: Cov, c22: Cov, c12: Cov) -> tuple[Cov, Co
                 parameters = {key: value for key, value in layer.items() if key not in ("op", "name")}
                 K[p], slope = exact.RULES[layer["name"]](q1, q2, cov.K[p], **parameters)
                 T[p] = cov.T[p] * slope
-        new.append(Cov(cov.size, K, T))
-    return tuple(new)
+        new[i, j] = Cov(cov.size, K, T)
+    return new
 
 
 def image_kernels(layers: list[dict[str, Any]], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -135,12 +139,11 @@ def image_kernels(layers: list[dict[str, Any]], x: np.ndarray) -> tuple[np.ndarr
         }
         return Cov((height, width), K, dict.fromkeys(K, mp.mpf(0)))
 
+    covs = {(i, j): start(i, j) for i in range(n) for j in range(i, n)}
+    for layer in layers:
+        covs = _layer(layer, covs)
     nngp, ntk = np.zeros((n, n)), np.zeros((n, n))
-    for i in range(n):
-        for j in range(i, n):
-            covs = (start(i, i), start(j, j), start(i, j))
-            for layer in layers:
-                covs = _layer(layer, *covs)
-            nngp[i, j] = nngp[j, i] = float(covs[2].K[0, 0, 0, 0])
-            ntk[i, j] = ntk[j, i] = float(covs[2].T[0, 0, 0, 0])
+    for (i, j), cov in covs.items():
+        nngp[i, j] = nngp[j, i] = float(cov.K[0, 0, 0, 0])
+        ntk[i, j] = ntk[j, i] = float(cov.T[0, 0, 0, 0])
     return nngp, ntk

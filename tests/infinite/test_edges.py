@@ -144,7 +144,7 @@ class TestRange:
     @pytest.mark.parametrize("kind", ["nngp", "ntk"])
     @pytest.mark.parametrize("activation", ["relu", "abs"])
     def test_overflow_is_told(self, kind: inf.Kind, activation: str, tmp_path: Path):
-        net, x = inf.mlp(300, 5.0, 0.1, activation=activation), rows(4).float()
+        net, x = inf.mlp(110, 5.0, 0.1, activation=activation), rows(4).float()
         with pytest.warns(NumericsWarning, match="overflowed in float32: use float64") as caught:
             net.kernel(x, kind=kind)
         assert len(caught) == 1

@@ -105,7 +105,7 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
     Example:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
-        >>> m = GDKLClassifier(n_iter=50, random_state=0).fit(X, y)
+        >>> m = GDKLClassifier(n_iter=50, random_state=0).fit(X[::3], y[::3])
         >>> m.predict_proba(X).shape
         (150, 3)
         >>> bool(m.score(X, y) > 0.9)

@@ -144,7 +144,7 @@ def resolve(preset: Preset | str | None, regime: Regime, **options: Any) -> Pres
     Example:
         >>> regime = Regime("gdkl", n_classes=0, images=False, exact=True, rows=500)
         >>> resolve(None, regime).n_iter, resolve("paper", regime).n_iter, resolve(None, regime, n_iter=5).n_iter
-        (100, 7000, 5)
+        (70, 7000, 5)
     """
     check_preset(preset)
     given = preset.set_fields() if isinstance(preset, Preset) else {}
