@@ -156,7 +156,7 @@ class TestImages:
         assert resumed["scores"] == whole["scores"]
         assert not list((tmp_path / "killed").rglob("*.checkpoint"))
 
-    # Two processes under torchrun: tests/training/test_distributed.py; one line of two: tests/experiments/test_runner.py.
+    # Quicker: two processes under torchrun in test_distributed.py, one line of two processes in test_runner.py.
     @pytest.mark.long
     def test_processes_of_torchrun_train_one_model(self, tmp_path):
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]

@@ -51,7 +51,7 @@ def _taps(
     return (out_h, out_w), taps
 
 
-def _layer(layer: dict[str, Any], covs: Covs) -> Covs:
+def _layer(layer: dict[str, Any], covs: Covs) -> Covs:  # noqa: PLR0912
     size, op = covs[0, 0].size, layer["op"]
     if op == "residual":
         mains, shorts = covs, covs
