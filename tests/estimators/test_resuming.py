@@ -239,10 +239,10 @@ def test_a_function_that_another_process_cannot_identify_is_refused(tmp_path):
 def test_an_exact_regressor_resumes_before_and_after_its_held_out_rows_join(killed_at, tmp_path):
     options = {"n_iter": 30, "random_state": 0, "device": "cpu"}
     with pytest.raises(KilledError):
-        GDKLRegressor(**options, callbacks=[every_step(tmp_path), kill_at(killed_at)]).fit(X[:80], Y[:80])
-    resumed = GDKLRegressor(**options, callbacks=[every_step(tmp_path)]).fit(X[:80], Y[:80])
+        GDKLRegressor(**options, callbacks=[every_step(tmp_path), kill_at(killed_at)]).fit(X[:40], Y[:40])
+    resumed = GDKLRegressor(**options, callbacks=[every_step(tmp_path)]).fit(X[:40], Y[:40])
     assert resumed.history_["step"].iloc[0] == killed_at + 1
-    whole = GDKLRegressor(**options).fit(X[:80], Y[:80])
+    whole = GDKLRegressor(**options).fit(X[:40], Y[:40])
     np.testing.assert_allclose(resumed.predict(X), whole.predict(X), rtol=1e-9)
     assert resumed.noise_ == pytest.approx(whole.noise_, rel=1e-9)
     assert not list(tmp_path.iterdir())
@@ -251,8 +251,8 @@ def test_an_exact_regressor_resumes_before_and_after_its_held_out_rows_join(kill
 def test_an_exact_classifier_resumes(tmp_path):
     options = {"n_iter": 30, "random_state": 0, "device": "cpu"}
     with pytest.raises(KilledError):
-        GDKLClassifier(**options, callbacks=[every_step(tmp_path), kill_at(20)]).fit(X[:80], LABELS[:80])
-    resumed = GDKLClassifier(**options, callbacks=[every_step(tmp_path)]).fit(X[:80], LABELS[:80])
+        GDKLClassifier(**options, callbacks=[every_step(tmp_path), kill_at(20)]).fit(X[:40], LABELS[:40])
+    resumed = GDKLClassifier(**options, callbacks=[every_step(tmp_path)]).fit(X[:40], LABELS[:40])
     assert resumed.history_["step"].iloc[0] == 21
-    whole = GDKLClassifier(**options).fit(X[:80], LABELS[:80])
+    whole = GDKLClassifier(**options).fit(X[:40], LABELS[:40])
     np.testing.assert_allclose(resumed.predict_proba(X), whole.predict_proba(X), atol=1e-9)

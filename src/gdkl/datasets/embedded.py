@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import cast
 
 import numpy as np
@@ -45,7 +46,6 @@ def toy(n: int = 800, *, seed: int = 0, noise_variance: float = 0.05) -> Table:
 
 def diabetes() -> Table:
     """The diabetes table that comes with scikit-learn, in its original units."""
-    from sklearn.datasets import load_diabetes  # noqa: PLC0415  (no other dataset needs scikit-learn)
-
-    X, y = load_diabetes(return_X_y=True, scaled=False)
+    # No other dataset needs scikit-learn. By name: pyright takes long to infer what the function returns.
+    X, y = import_module("sklearn.datasets").load_diabetes(return_X_y=True, scaled=False)
     return cast(Table, wrap(np.asarray(X, np.float64), np.asarray(y, np.float64), describe("diabetes")))
