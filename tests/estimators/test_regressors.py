@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import pickle
@@ -27,10 +28,17 @@ from gdkl.training import Callback, EarlyStopping
 ALL = pytest.mark.parametrize("name", MAKERS)
 
 
+@functools.cache
+def fitted(name):
+    """A model of the first 60 of the rows of ``table(80)``, for tests that leave it as it is."""
+    X, y = table(80)
+    return MAKERS[name]().fit(X[:60], y[:60])
+
+
 @ALL
 def test_prediction_does_not_depend_on_its_batch(name):
-    X, y = table(80)
-    model = MAKERS[name]().fit(X[:60], y[:60])
+    X, _ = table(80)
+    model = fitted(name)
     whole = model.predict_distribution(X)
     parts = [model.predict_distribution(X[part]) for part in (slice(0, 1), slice(1, 30), slice(30, 80))]
     for quantity in ("mean", "variance", "latent_variance"):
@@ -40,8 +48,8 @@ def test_prediction_does_not_depend_on_its_batch(name):
 
 @ALL
 def test_prediction_in_chunks_is_the_prediction(name, monkeypatch):
-    X, y = table(50)
-    model = MAKERS[name]().fit(X, y)
+    X, _ = table(80)
+    model = fitted(name)
     whole = model.predict_distribution(X)
     monkeypatch.setattr("gdkl.training.fitted.rows_per_chunk", lambda bytes_per_row: 7)
     chunked = model.predict_distribution(X)
@@ -51,8 +59,8 @@ def test_prediction_in_chunks_is_the_prediction(name, monkeypatch):
 
 @ALL
 def test_std_cov_and_distribution_tell_one_story(name):
-    X, y = table(40)
-    model = MAKERS[name]().fit(X, y)
+    X, _ = table(80)
+    model = fitted(name)
     p = model.predict_distribution(X[:9])
     mean, std = model.predict(X[:9], return_std=True)
     same, cov = model.predict(X[:9], return_cov=True)
@@ -126,8 +134,8 @@ def test_several_outputs_are_the_outputs_alone(name):
 
 @ALL
 def test_joint_samples_have_the_predicted_moments(name):
-    X, y = table(40)
-    model = MAKERS[name]().fit(X, y)
+    X, _ = table(80)
+    model = fitted(name)
     mean, cov = model.predict(X[:4], return_cov=True)
     draws = model.sample_y(X[:4], 20_000, random_state=0)
     assert draws.shape == (4, 20_000)

@@ -42,11 +42,11 @@ def same(one, other, X, rtol=1e-6):
 
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_a_sparse_regressor_learns_and_predicts(kind):
-    X, y = table()
-    model = make(REGRESSORS[kind], **{**FEW, "n_iter": 300}).fit(X[:1000], y[:1000])
+    X, y = table(700)
+    model = make(REGRESSORS[kind], **{**FEW, "n_iter": 300}).fit(X[:500], y[:500])
     assert model.inference_ == "sparse"
-    assert model.score(X[1000:], y[1000:]) > 0.8
-    p = model.predict_distribution(X[1000:])
+    assert model.score(X[500:], y[500:]) > 0.8
+    p = model.predict_distribution(X[500:])
     assert bool((p.variance > p.latent_variance).all())
     mean, covariance = model.predict(X[:5], return_cov=True)
     np.testing.assert_allclose(np.diag(covariance), model.predict_distribution(X[:5]).variance)
@@ -55,6 +55,8 @@ def test_a_sparse_regressor_learns_and_predicts(kind):
     assert {"objective", "ell", "epoch"} <= set(model.history_.columns)
 
 
+# A quicker one: test_the_deviation_is_that_of_new_rows in test_loaders.py.
+@pytest.mark.long
 def test_coverage_is_honest_where_a_network_overfits():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1600, 6))
@@ -138,7 +140,7 @@ class Rows(Dataset):
 @pytest.mark.parametrize("kind", REGRESSORS)
 @pytest.mark.parametrize("wrap", ["dataset", "loader"])
 def test_a_dataset_or_loader_takes_no_y(kind, wrap):
-    X, y = table(1000)
+    X, y = table(500)
     data = Rows(X, y)
     if wrap == "loader":
         data = DataLoader(data, batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(0))
@@ -238,8 +240,15 @@ def test_auto_knows_that_exact_classes_see_few_rows_per_step(monkeypatch):
     assert asked == [256, 40, None]
 
 
-@pytest.mark.parametrize("kind", CLASSIFIERS)
-@pytest.mark.parametrize("likelihood", ["dirichlet", "gaussian"])
+@pytest.mark.parametrize(
+    ("kind", "likelihood"),
+    [
+        ("gdkl", "dirichlet"),
+        ("dkl", "dirichlet"),
+        ("gdkl", "gaussian"),
+        pytest.param("dkl", "gaussian", marks=pytest.mark.long),
+    ],
+)
 def test_a_sparse_classifier_learns_and_is_saved(kind, likelihood, digits, tmp_path):
     X, y = digits
     steps = 200 if likelihood == "dirichlet" else 800
@@ -280,7 +289,7 @@ def test_images_in_memory_use_ten_points():
     assert model.model_.posterior.features.shape[1] == 10
 
 
-@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("kind", ["gdkl", pytest.param("dkl", marks=pytest.mark.long)])
 def test_held_out_rows_set_the_temperature_with_inducing_points(kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 4))
