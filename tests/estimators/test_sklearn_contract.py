@@ -22,7 +22,7 @@ EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "a weight is a scal
 #: A student without the stack of guides around it, which takes ten times longer: what is checked of either is the same
 #: code, but for `STACK_CHECKS`.
 QUICK = {
-    "regressor-gdkl": {"base": "paper", "n_iter": 60, "learning_rate": 0.03},
+    "regressor-gdkl": {"base": "paper", "n_iter": 20, "learning_rate": 0.05},
     "classifier-gdkl": {"likelihood": "dirichlet", "n_iter": 5},
 }
 

@@ -112,8 +112,8 @@ _IN_A_STACK: dict[str, Any] = _COSINE | {
 def _regression_gdkl(regime: Regime) -> dict[str, Any]:
     if regime.exact:
         return _IN_A_STACK | {
-            # 70 steps of 256 rows are as good as 100 of all (44 tables, 500 rows, two splits: CRPS 0.1 % lower, median
-            # of LL equal), and those as 150 on twelve of them.
+            # 70 steps of 256 rows are as good as 100 of all (44 tables, 500 rows, two splits: CRPS 0.1 % lower, LL
+            # equal in the median), and those as 150 on twelve of them.
             "n_iter": 70,
             # With 500 rows 192 per step have a CRPS 0.2 % higher than all; with 2000 rows 512 have one 0.1 % lower, 256
             # one 0.4 % higher (20 tables, one split).

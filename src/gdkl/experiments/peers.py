@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from gdkl.numerics import DataError, OptionError
+from gdkl.numerics import DataError, OptionError, resolve_device
 from gdkl.predictive import FloatArray, Predictive, class_index
 
 #: Smallest standard deviation, in units of the target's, and smallest probability that are scored.
@@ -40,10 +40,11 @@ Peer: TypeAlias = tuple[Callable[..., Any], Sequence[Mapping[str, Any]]]
 
 
 def _botorch(X: Any, y: Any, seed: int | None, kernel: str = "rbf", noise: str = "lognormal") -> Any:
-    """SingleTaskGP with its ARD kernel and priors; inputs in the unit cube, as BoTorch recommends."""
+    """SingleTaskGP with its ARD kernel and priors, on a GPU if there is one; inputs in the unit cube, as advised."""
     botorch, parts = import_module("botorch"), import_module("botorch.models.utils.gpytorch_modules")
     torch.manual_seed(seed or 0)
-    rows, targets = torch.as_tensor(np.asarray(X, np.float64)), torch.as_tensor(np.asarray(y, np.float64))
+    place = {"dtype": torch.float64, "device": resolve_device("auto")}
+    rows, targets = torch.as_tensor(np.asarray(X), **place), torch.as_tensor(np.asarray(y), **place)
     columns = rows.shape[1]
     model = botorch.models.SingleTaskGP(
         rows,
@@ -51,13 +52,13 @@ def _botorch(X: Any, y: Any, seed: int | None, kernel: str = "rbf", noise: str =
         likelihood=getattr(parts, f"get_gaussian_likelihood_with_{noise}_prior")(),
         covar_module=parts.get_covar_module_with_dim_scaled_prior(columns, use_rbf_kernel=kernel == "rbf"),
         input_transform=botorch.models.transforms.Normalize(columns),
-    )
+    ).to(rows)
     botorch.fit_gpytorch_mll(import_module("gpytorch.mlls").ExactMarginalLogLikelihood(model.likelihood, model))
 
     def predict(new: Any) -> Any:
         with torch.no_grad():
-            found = model.posterior(torch.as_tensor(np.asarray(new, np.float64)), observation_noise=True)
-            return found.mean[:, 0].numpy(), found.variance[:, 0].sqrt().numpy()
+            found = model.posterior(torch.as_tensor(np.asarray(new), **place), observation_noise=True)
+            return found.mean[:, 0].cpu().numpy(), found.variance[:, 0].sqrt().cpu().numpy()
 
     return predict
 
