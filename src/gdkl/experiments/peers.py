@@ -43,8 +43,8 @@ def _botorch(X: Any, y: Any, seed: int | None, kernel: str = "rbf", noise: str =
     """SingleTaskGP with its ARD kernel and priors, on a GPU if there is one; inputs in the unit cube, as advised."""
     botorch, parts = import_module("botorch"), import_module("botorch.models.utils.gpytorch_modules")
     torch.manual_seed(seed or 0)
-    place = {"dtype": torch.float64, "device": resolve_device("auto")}
-    rows, targets = torch.as_tensor(np.asarray(X), **place), torch.as_tensor(np.asarray(y), **place)
+    read = partial(torch.as_tensor, dtype=torch.float64, device=resolve_device("auto"))
+    rows, targets = read(np.asarray(X)), read(np.asarray(y))
     columns = rows.shape[1]
     model = botorch.models.SingleTaskGP(
         rows,
@@ -57,7 +57,7 @@ def _botorch(X: Any, y: Any, seed: int | None, kernel: str = "rbf", noise: str =
 
     def predict(new: Any) -> Any:
         with torch.no_grad():
-            found = model.posterior(torch.as_tensor(np.asarray(new), **place), observation_noise=True)
+            found = model.posterior(read(np.asarray(new)), observation_noise=True)
             return found.mean[:, 0].cpu().numpy(), found.variance[:, 0].sqrt().cpu().numpy()
 
     return predict
