@@ -3,6 +3,7 @@
 from gdkl.calibration.holdout import held_out_count, hold_out_rows, hold_out_stratified, select
 from gdkl.calibration.noise import most_probable_noise
 from gdkl.calibration.noise_factor import HeldOutMixture, NoiseFactor, fit_noise_factor
+from gdkl.calibration.outliers import outlier_share, widened
 from gdkl.calibration.stack import (
     FOLDS,
     Folds,
@@ -32,8 +33,10 @@ __all__ = [
     "log_density",
     "mix_classes",
     "most_probable_noise",
+    "outlier_share",
     "select",
     "select_warp",
     "share_weights",
     "stack_weights",
+    "widened",
 ]

@@ -133,7 +133,7 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     log_noise = others.pop(LOG_NOISE, None)
     if "weights" in tensors:
         models = others | {STUDENT: cast(FittedModel, model)}
-        stack = Stack(models, tensors["weights"], log_noise, tensors.get("temperatures"))
+        stack = Stack(models, tensors["weights"], log_noise, tensors.get("temperatures"), tensors.get("outliers"))
     estimator._adopt(Fit(model, stack, float(saved.get("temperature_", 1.0)), saved.get("beta_")))
     return estimator
 

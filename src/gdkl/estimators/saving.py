@@ -73,8 +73,8 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors |= {f"{OTHER}{number}.{key}": value for key, value in own.items()}
     if isinstance(model, FittedModel):
         tensors["weights"] = estimator.stack_.weights
-        if estimator.stack_.temperatures is not None:
-            tensors["temperatures"] = estimator.stack_.temperatures
+        named = {"temperatures": estimator.stack_.temperatures, "outliers": estimator.stack_.outliers}
+        tensors |= {name: value for name, value in named.items() if value is not None}
     if "target_" in attributes:
         target = estimator.target_
         tensors |= {"target.mean": torch.as_tensor(target.mean), "target.std": torch.as_tensor(target.std)}

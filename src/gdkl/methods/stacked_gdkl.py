@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from typing import cast
@@ -16,8 +17,10 @@ from gdkl.calibration import (
     fold_by_fold,
     log_density,
     most_probable_noise,
+    outlier_share,
     share_weights,
     stack_weights,
+    widened,
 )
 from gdkl.gp import ExactPosterior, Marginals
 from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
@@ -84,12 +87,21 @@ def fit_stacked_gdkl(
     noise = most_probable_noise(Marginals(mean, variance), targets, noise_floor, scales)
     model.predictive_noise = noise.expand_as(model.noise)
     model.embed = with_columns(cast(Members, model.embed), guides.multipliers)
-    density = log_density(Marginals(q.mean, q.variance + noise.mT * scale), y).logsumexp(dim=0) - math.log(times)
-    weights = stack_weights(torch.cat([guides.held_out.log_densities(y).to(y), density[None]]))
-    log_noise = None if factor is None else factor.model
+    known = guides.held_out
+
+    def densities(widen: Callable[[Tensor], Tensor]) -> Tensor:
+        """Of held-out targets under each model, ``(models, outputs, rows)``."""
+        own = log_density(Marginals(q.mean, widen(q.variance + noise.mT * scale)), y).logsumexp(dim=0) - math.log(times)
+        others = log_density(Marginals(known.mean, widen(known.variance + known.noise)), y)
+        return torch.cat([others.to(y), own[None]])
+
+    plain = densities(lambda variance: variance)
+    weights, log_noise = stack_weights(plain), None if factor is None else factor.model
     if guide_share == 0:
         return Stack({STUDENT: model}, torch.ones_like(weights[:1]), log_noise)
-    return Stack(guides.models | {STUDENT: model}, share_weights(weights, guide_share), log_noise)
+    weights = share_weights(weights, guide_share)
+    mixed = ((value + weights.log().unsqueeze(-1)).logsumexp(dim=0) for value in (plain, densities(widened)))
+    return Stack(guides.models | {STUDENT: model}, weights, log_noise, outliers=outlier_share(*mixed))
 
 
 def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: int) -> Marginals:

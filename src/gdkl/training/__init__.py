@@ -31,6 +31,7 @@ from gdkl.training.evidence import KernelAndNoise, maximise_evidence
 from gdkl.training.fit import fit_exact, fit_network, fit_sparse
 from gdkl.training.fitted import (
     MOST_LOG_FACTOR,
+    OUTLIER_VARIANCE,
     FittedModel,
     FittedNetwork,
     Stack,
@@ -54,6 +55,7 @@ __all__ = [
     "ALONE",
     "MATRIX_NAME",
     "MOST_LOG_FACTOR",
+    "OUTLIER_VARIANCE",
     "ArrayBatches",
     "AutogradStep",
     "Batch",

@@ -167,6 +167,10 @@ def noise_factor(model: FittedModel, rows: Tensor) -> Tensor:
     return model.marginals(rows).mean.clamp(-MOST_LOG_FACTOR, MOST_LOG_FACTOR).exp()
 
 
+#: What the variance of an outlier is multiplied by: its error is ten times as wide.
+OUTLIER_VARIANCE = 25.0
+
+
 @dataclass
 class Stack:
     """A mixture of models by name; the members of a model share its weight.
@@ -176,21 +180,24 @@ class Stack:
         weights: ``(models, outputs)``; of classes ``(models, 1)``.
         log_noise: Has the logarithm of a factor on the noise as its latent mean; None where the noise is constant.
         temperatures: Of classes, what each model's log probabilities are divided by, ``(models,)``.
+        outliers: Share of rows ``(outputs,)`` whose variance is `OUTLIER_VARIANCE` times as large; None for none.
     """
 
     models: dict[str, FittedModel]
     weights: Tensor
     log_noise: FittedModel | None = None
     temperatures: Tensor | None = None
+    outliers: Tensor | None = None
 
     def component_weights(self) -> Tensor:
-        """Weights ``(K, outputs)`` of the members of all models."""
+        """Weights ``(K, outputs)`` of the members of all models; those of outliers come after all others."""
         shares = [
             (weight / model.members).expand(model.members, -1)
             for model, weight in zip(self.models.values(), self.weights, strict=True)
         ]
         total = torch.cat(shares).double()
-        return total / total.sum(dim=0)
+        total = total / total.sum(dim=0)
+        return total if self.outliers is None else torch.cat([(1 - self.outliers) * total, self.outliers * total])
 
     def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Latent means and variances ``(K, outputs, m)`` of all members at rows ``(1, m, d)``, and their noise.
@@ -208,4 +215,11 @@ class Stack:
     ) -> tuple[Tensor, Tensor, Tensor]:
         found = [(*predict(model), model.noise.unsqueeze(-1)) for model in self.models.values()]
         mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
-        return mean, variance, noise if self.log_noise is None else noise * noise_factor(self.log_noise, rows)
+        if self.log_noise is not None:
+            noise = noise * noise_factor(self.log_noise, rows)
+        if self.outliers is None:
+            return mean, variance, noise
+        # What is known of the function stays: an outlier's further variance counts as noise.
+        latent = variance if variance.ndim == mean.ndim else variance.diagonal(dim1=-2, dim2=-1)
+        wide = OUTLIER_VARIANCE * (latent + noise) - latent
+        return torch.cat([mean, mean]), torch.cat([variance, variance]), torch.cat([noise.expand_as(wide), wide])
