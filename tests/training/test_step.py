@@ -172,7 +172,7 @@ def test_a_network_of_lower_precision_than_the_algebra():
 
 @pytest.mark.parametrize("method", ["gdkl", "dkl"])
 def test_a_fit_by_several_threads_is_the_fit_by_one(method, monkeypatch):
-    _, data, _, _ = _problem(3, 1, 140)
+    _, data, _, _ = _problem(3, 1, 310)
     guide = fit_guide(as_kernel_function(infinite.mlp()), data.rows, data.targets)
     found, used, before = [], [], torch.get_num_threads()
 
@@ -198,7 +198,7 @@ def test_a_fit_by_several_threads_is_the_fit_by_one(method, monkeypatch):
 
 def test_a_random_network_is_not_shared_by_threads(monkeypatch):
     """Dropout draws from one generator: the order of threads must not decide who draws what."""
-    _, data, _, _ = _problem(2, 1, 140)
+    _, data, _, _ = _problem(2, 1, 310)
     monkeypatch.setattr(fit, "ThreadedStep", lambda *_: pytest.fail("members apart"))
     monkeypatch.setattr(fit, "member_threads", lambda data: 2)
     options = StudentOptions(Schedule(3), feature_net=lambda d: nn.Sequential(MLP(d, (6,)), nn.Dropout(0.2)))

@@ -34,7 +34,7 @@ def outlier_share(log_density: Tensor, log_density_wide: Tensor) -> Tensor | Non
     Example:
         >>> errors = torch.tensor([[0.0] * 98 + [30.0, -30.0]])
         >>> outlier_share(-0.5 * errors**2, -0.5 * (errors**2 / 100) - 2.3)
-        tensor([0.0210])
+        tensor([0.0233])
     """
     rows = log_density.shape[-1]
     odds = (log_density_wide - log_density).clamp(max=80).exp()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from gdkl.guide.grams import normalised_gram
 from gdkl.guide.guide import MATRIX_NAME
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
 from gdkl.guide.relevance_search import Hyperparameters, RelevanceEvidence, differentiable_gram, search
-from gdkl.numerics import limit_threads, thread_map, thread_pool
+from gdkl.numerics import SHARED_SMALLEST, limit_threads, thread_map, thread_pool, threads_for
 
 #: Rows that relevances are fitted to at most, and scale and noise behind them; the same random ones each time.
 MOST_ROWS, MOST_ROWS_OF_SCALE = 1000, 4000
@@ -170,7 +170,8 @@ def fit_relevance_folds(
         data: dict[str, Any] = dict(folds[k])
         return fit(kernel, **data, start=None if starts is None else starts[k], **options)
 
-    with thread_pool(torch.get_num_threads()):
+    rows = max(len(cast(Tensor, fold["rows"])) for fold in folds)
+    with thread_pool(threads_for(rows, SHARED_SMALLEST)):
         return thread_map(len(folds), one)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import LogNormal
 
 from gdkl.gp import ExactPosterior, GPyTorchKernel, rbf_kernel, squared_distances
-from gdkl.numerics import require_memory, tensor_bytes
+from gdkl.numerics import limit_threads, require_memory, tensor_bytes
 from gdkl.training import FittedModel, KernelAndNoise, TrainingData, batch_kernel, check_kernel, maximise_evidence
 
 _MATRIX_NAME = "the kernel matrix"
@@ -35,10 +35,11 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
         device=data.rows.device,
     )
     log_prior = _log_prior if ard else None
-    fits = [
-        (*maximise_evidence(model.to(data.rows), data, name=_MATRIX_NAME, log_prior=log_prior), model)
-        for model in _starts(data, ard, base_kernel)
-    ]
+    with limit_threads(data.n):
+        fits = [
+            (*maximise_evidence(model.to(data.rows), data, name=_MATRIX_NAME, log_prior=log_prior), model)
+            for model in _starts(data, ard, base_kernel)
+        ]
     # Where no evidence is finite, the first start counts as it is.
     _, history, model = min(fits, key=lambda fit: fit[0])
     model.requires_grad_(False)

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from gdkl.numerics.not_fitted import NotFittedError
     from gdkl.numerics.placement import resolve_device, resolve_dtype
     from gdkl.numerics.scratch import Scratch
-    from gdkl.numerics.threads import TRAINING_SMALLEST, limit_threads, thread_map, thread_pool, threads_for
+    from gdkl.numerics.threads import (
+        SHARED_SMALLEST,
+        TRAINING_SMALLEST,
+        limit_threads,
+        thread_map,
+        thread_pool,
+        threads_for,
+    )
 
 #: Names by the module that has them, where that needs torch or scikit-learn.
 _SLOW = {
@@ -42,13 +49,14 @@ _SLOW = {
     "not_fitted": ("NotFittedError",),
     "placement": ("resolve_device", "resolve_dtype"),
     "scratch": ("Scratch",),
-    "threads": ("TRAINING_SMALLEST", "limit_threads", "thread_map", "thread_pool", "threads_for"),
+    "threads": ("SHARED_SMALLEST", "TRAINING_SMALLEST", "limit_threads", "thread_map", "thread_pool", "threads_for"),
 }
 
 __all__ = [
     "CACHE_VARIABLE",
     "DEFAULT_BUDGET",
     "GIB",
+    "SHARED_SMALLEST",
     "TRAINING_SMALLEST",
     "DataError",
     "DataWarning",

@@ -14,13 +14,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from gdkl.numerics import thread_map
+from gdkl.numerics import SHARED_SMALLEST, thread_map
 from gdkl.objectives import ObjectiveValue
 from gdkl.training.data import TrainingData
 from gdkl.training.student import DeepKernel
-
-#: From this many rows on, the members of a step are shared by threads. Below it calls cost more than arithmetic.
-_FEWEST_ROWS = 128
 
 #: Up to this many rows members have a thread each however few they are: torch's own threads would gain less.
 _FEW_ROWS = 1000
@@ -105,7 +102,7 @@ def _select(value: Any, part: slice) -> Any:
 def member_threads(data: TrainingData) -> int:
     """Threads that share the members of a step: all that torch may use, or one to leave them to torch."""
     threads, few = torch.get_num_threads(), data.n < _FEW_ROWS
-    shared = data.rows.device.type == "cpu" and data.n >= _FEWEST_ROWS
+    shared = data.rows.device.type == "cpu" and data.n >= SHARED_SMALLEST
     return threads if shared and data.members > 1 and (few or data.members >= threads) else 1
 
 
