@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-long lint format bench setup clean
+.PHONY: demo test test-long lint format bench docs setup clean
 
 demo: $(READY)  ## fit all four regressors on embedded data; writes demo/
 	$(BIN)/gdkl demo --output demo
@@ -26,6 +26,9 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(READY)  ## the documentation site, examples run; docs/_build/html/index.html
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
 bench: $(READY)  ## every benchmark; each prints a ratio against its alternative
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
@@ -35,8 +38,8 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "gdkl needs Python 3.11 or newer, and $(PYTHON) is %d.%d: run make PYTHON=python3.12 ..." % v[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs]"
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo runs docs/_build docs/api/generated docs/examples .pytest_cache .ruff_cache .hypothesis

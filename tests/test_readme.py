@@ -73,6 +73,15 @@ def test_every_block_of_the_how_to_page_runs(tmp_path: Path, monkeypatch: pytest
     assert {"reliability.png", "own.gdkl"} <= {path.name for path in tmp_path.iterdir()}
 
 
+def test_every_block_of_the_quickstart_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = run_page("docs/quickstart.md", 5)
+    assert re.search(r"\d+% of the test targets are in their 90 % interval", capsys.readouterr().out)
+    assert session["draws"].shape == (100, len(session["y_test"]))
+
+
 def test_a_table_is_made_from_a_results_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,8 +99,8 @@ class GDKLClassifier(GuidedClassifier, StudentClassifier):
         callbacks: As for `GDKLRegressor`; trial fits call them, too.
 
     Attributes after ``fit``:
-        beta_: Weight of the guide that training had.
-        guide_share_: Weight of the guides that predictions have.
+        ``beta_``: Weight of the guide that training had.
+        ``guide_share_``: Weight of the guides that predictions have.
 
     Example:
         >>> from sklearn.datasets import load_iris
