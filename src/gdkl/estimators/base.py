@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from gdkl.estimators.diagnosing import Diagnosing
 from gdkl.estimators.checks import check_number, check_student_options, refuse_fit_options
 from gdkl.estimators.factories import FeatureNet
 from gdkl.estimators.loader_source import LoaderSource
@@ -73,7 +74,7 @@ class Fit(NamedTuple):
     beta: float | None = None
 
 
-class EstimatorBase(BaseEstimator, ABC):
+class EstimatorBase(Diagnosing, BaseEstimator, ABC):
     """Options that every estimator has, and how a fit goes, whatever the kind of target."""
 
     #: What default numbers are looked up by.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gdkl.gp.kernels import KernelFunction
 from gdkl.gp.solver import Marginals, Solver, floor_variance
+from gdkl.numerics import cholesky
 
 
 class Split(NamedTuple):
@@ -98,6 +99,41 @@ class ExactPosterior:
         mean, whitened = self._project(features)
         covariance = self.kernel.gram(features.unsqueeze(-3)) - whitened.mT @ whitened
         return mean, 0.5 * (covariance + covariance.mT)
+
+    @property
+    def targets(self) -> Tensor:
+        """The training targets y = LLᵀα, ``(members, outputs, n)``: of labels, what stands for them."""
+        return (self.factor @ (self.factor.mT @ self.weights.unsqueeze(-1))).squeeze(-1)
+
+    @property
+    def row_noise(self) -> Tensor:
+        """What stands on the diagonal beside the kernel: the noise and what each row has of its own."""
+        return self.factor.square().sum(dim=-1) - self._prior()
+
+    @torch.no_grad()
+    def left_out(self) -> Marginals:
+        """Latent marginals of each training row given all others, ``(members, outputs, n)`` each.
+
+        The hyperparameters, and the features, are those that all rows have chosen.
+        """
+        targets, prior = self.targets, self._prior()
+        mean, variance = torch.empty_like(targets), torch.empty_like(targets)
+        # One inverse at a time: members and outputs together would take as much memory as training.
+        for index in ((m, k) for m in range(targets.shape[0]) for k in range(targets.shape[1])):
+            mean[index], variance[index] = Solver(self.factor[index]).left_out(targets[index])
+        return Marginals(mean, floor_variance(variance - self.row_noise, prior))
+
+    @torch.no_grad()
+    def take(self, rows: Tensor, *, name: str) -> ExactPosterior:
+        """The same hyperparameters conditioned on some of the training rows, by their positions ``(k,)``."""
+        some = self.factor[..., rows, :]
+        solver = Solver(cholesky(some @ some.mT, name=name))
+        weights = solver.weights(self.targets[..., rows])
+        return ExactPosterior(self.kernel, self.features[..., rows, :], self.noise, solver.L, weights)
+
+    def _prior(self) -> Tensor:
+        """Prior variances of the training rows, ``(members, outputs, n)``."""
+        return self.kernel.diagonal(self.features.unsqueeze(-3)).expand(self.weights.shape)
 
     def _project(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means K(new, train)α, and L⁻¹K(train, new)."""

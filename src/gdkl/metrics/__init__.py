@@ -1,5 +1,6 @@
 """Scores of predictions: how good, and how honest about it."""
 
+from gdkl.metrics.bands import coverage_band, ece_band
 from gdkl.metrics.classification import (
     CalibrationBins,
     OodScore,
@@ -25,8 +26,10 @@ __all__ = [
     "calibration_bins",
     "class_summary",
     "coverage",
+    "coverage_band",
     "crps",
     "ece",
+    "ece_band",
     "entropy",
     "interval_width",
     "log_likelihood",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +100,11 @@ class FittedModel:
         return Marginals(mean, variance)
 
     @torch.no_grad()
+    def features(self, rows: Tensor) -> Tensor:
+        """Features ``(members, m, p)`` of rows ``(members or 1, m, d)``, all at once."""
+        return self.embed(self._as_embedded(rows).expand(self.members, -1, -1))
+
+    @torch.no_grad()
     def covariance(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Latent means ``(members, outputs, m)`` and full covariances ``(members, outputs, m, m)``."""
         members, outputs, n = self.posterior.weights.shape
@@ -109,7 +115,7 @@ class FittedModel:
             remedy="Predict fewer rows at a time, or use return_std instead of return_cov.",
             device=rows.device,
         )
-        return self.posterior.covariance(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+        return self.posterior.covariance(self.features(rows))
 
     def _as_embedded(self, rows: Tensor) -> Tensor:
         """Rows in the precision of the network, which may be another than that of the algebra over its features."""
@@ -210,12 +216,46 @@ class Stack:
         """The same with covariances ``(K, outputs, m, m)``."""
         return self._joined(lambda model: model.covariance(rows), rows)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every model is conditioned on all training rows, and not through inducing points or a head."""
+        # A network with a head has no posterior.
+        return all(isinstance(getattr(model, "posterior", None), ExactPosterior) for model in self.models.values())
+
+    def left_out(self, rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """`marginals` of each training row given all others, of a stack that is exact.
+
+        Args:
+            rows: The training rows ``(1, n, d)``; None where the noise is constant.
+        """
+        return self._joined(lambda model: cast(ExactPosterior, model.posterior).left_out(), rows)
+
+    def take(self, rows: Tensor) -> Stack:
+        """The same models, if exact, conditioned on some of the training rows, by their positions ``(k,)``."""
+
+        def some(model: FittedModel) -> FittedModel:
+            return replace(model, posterior=cast(ExactPosterior, model.posterior).take(rows, name=MATRIX_NAME))
+
+        return replace(self, models={name: some(model) for name, model in self.models.items()})
+
+    def training_rows(self) -> Tensor | None:
+        """The scaled training rows ``(n, d)``, where a model of the stack sees them as they are but for relevances."""
+        for model in self.models.values():
+            embed, posterior = model.embed, getattr(model, "posterior", None)
+            if not isinstance(posterior, ExactPosterior):
+                continue
+            if isinstance(embed, nn.Identity):
+                return posterior.features[0]
+            if isinstance(embed, Members) and embed.count == 1 and isinstance(embed.template, ColumnScale):
+                return posterior.features[0] / embed.template.factors
+        return None
+
     def _joined(
-        self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor
+        self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         found = [(*predict(model), model.noise.unsqueeze(-1)) for model in self.models.values()]
         mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
-        if self.log_noise is not None:
+        if self.log_noise is not None and rows is not None:
             noise = noise * noise_factor(self.log_noise, rows)
         if self.outliers is None:
             return mean, variance, noise
