@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from gdkl.estimators.diagnosing import Diagnosing
 from gdkl.estimators.checks import check_number, check_student_options, refuse_fit_options
+from gdkl.estimators.diagnosing import Diagnosing
 from gdkl.estimators.factories import FeatureNet
 from gdkl.estimators.loader_source import LoaderSource
 from gdkl.estimators.plan import Plan

@@ -16,7 +16,7 @@ from gdkl.plots.reliability import (
     reliability_figure,
 )
 from gdkl.plots.rows import far_rows, function_share, rejection_curve, sorted_intervals
-from gdkl.plots.style import METHOD_COLORS, color_cycle, new_figure
+from gdkl.plots.style import METHOD_COLORS, PAPER_COLORS, color_cycle, new_figure
 from gdkl.plots.toy import DOMAIN, GAP, NOISE_VARIANCE, ToyExample, in_region, label_informed, toy_example, toy_figure
 from gdkl.plots.training import history, learning_curve
 from gdkl.plots.uniformity import pit_histogram, quantile_calibration
@@ -26,6 +26,7 @@ __all__ = [
     "GAP",
     "METHOD_COLORS",
     "NOISE_VARIANCE",
+    "PAPER_COLORS",
     "ToyExample",
     "bands_figure",
     "calibration",

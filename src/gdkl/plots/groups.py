@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gdkl.numerics import DataError
-from gdkl.plots.style import BLUE, GREY, PALE, VERMILION, add_legend, dress, panel_of
+from gdkl.plots.style import BLUE, GREY, PALE, VERMILION, dress, legend_above, panel_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,5 +57,5 @@ def group_bars(
     ax.set_yticks(places, list(names)[::-1])
     dress(ax, title=title, xlabel=xlabel)
     ax.grid(visible=False, axis="y")
-    add_legend(ax, loc="lower left")
+    legend_above(ax)
     return ax

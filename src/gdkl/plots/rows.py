@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gdkl.numerics import DataError, OptionError
-from gdkl.plots.style import BLUE, DASHED, GREEN, GREY, INK, VERMILION, add_legend, dress, panel_of
+from gdkl.plots.style import BLUE, DASHED, GREEN, GREY, INK, VERMILION, dress, legend_above, panel_of
 from gdkl.predictive import FloatArray, Predictive
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def sorted_intervals(
     reach = np.concatenate([np.quantile(np.concatenate([low, high]), [0.02, 0.98]), targets])
     margin = 0.06 * float(np.ptp(reach))
     ax.set_ylim(float(reach.min()) - margin, float(reach.max()) + margin)
-    add_legend(ax, loc="upper left")
+    legend_above(ax)
     return ax
 
 
@@ -106,7 +106,7 @@ def rejection_curve(
     dress(ax, title=title, xlabel="rows refused", ylabel=ylabel)
     _percent(ax)
     ax.set_ylim(bottom=0)
-    add_legend(ax, loc="lower left")
+    legend_above(ax)
     return ax
 
 
@@ -130,7 +130,7 @@ def function_share(predictive: Predictive, *, title: str | None = None, ax: Axes
     dress(ax, title=title, xlabel="part of the variance that is not noise", ylabel="rows")
     _percent(ax)
     ax.set_xlim(0, 1)
-    add_legend(ax, loc="upper right")
+    legend_above(ax)
     return ax
 
 
@@ -172,7 +172,7 @@ def far_rows(
     ax.plot(x[bad], y[bad], "D", color=VERMILION, markersize=3.8, markeredgewidth=0, label=names[1])
     dress(ax, title=title, xlabel=xlabel, ylabel=ylabel)
     ax.set_ylim(bottom=0)
-    add_legend(ax, loc="best")
+    legend_above(ax)
     return ax
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from gdkl import metrics
 from gdkl.numerics import OptionError
-from gdkl.plots.style import BLUE, FONT_SIZE, GREY, PALE, add_legend, calibration_axes, dress, panel_of
+from gdkl.plots.style import BLUE, FONT_SIZE, GREY, PALE, calibration_axes, dress, legend_above, panel_of
 from gdkl.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def pit_histogram(
     ax.bar(edges[:-1], counts, 1 / bins, align="edge", color=BLUE, alpha=0.85, edgecolor="white", linewidth=0.6)
     dress(ax, title=title, xlabel="quantile of the prediction", ylabel="targets")
     ax.set_xlim(0, 1)
-    add_legend(ax, loc="lower right")
+    legend_above(ax)
     return ax
 
 
@@ -83,5 +83,5 @@ def quantile_calibration(
     ax.set_ylim(0, 1)
     for text, place, align in (("predictions too high", (0.03, 0.93), "left"), ("too low", (0.97, 0.04), "right")):
         ax.text(*place, text, transform=ax.transAxes, ha=align, fontsize=FONT_SIZE - 1, color=GREY, style="italic")
-    add_legend(ax, loc="center right")
+    legend_above(ax)
     return ax

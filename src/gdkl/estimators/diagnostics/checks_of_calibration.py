@@ -9,7 +9,7 @@ import numpy as np
 from gdkl import metrics
 from gdkl.estimators.diagnostics.evidence import Evidence
 from gdkl.estimators.diagnostics.finding import Finding, Severity
-from gdkl.predictive import ClassPredictive, Predictive
+from gdkl.predictive import ClassPredictive, FloatArray, Predictive
 
 #: Probability of the bands: one healthy model in a thousand lies outside.
 CHANCE = 0.999
@@ -17,8 +17,9 @@ CHANCE = 0.999
 #: Levels of the intervals that are looked at: the body of the distribution and its tails.
 _LEVELS = (0.5, 0.9)
 
-#: A coverage, or an accuracy, that is off by this much is a problem whatever predictions are for.
-_FAR = 0.15
+#: A coverage or a probability that is off by this much is a problem whatever predictions are for, and by as little as
+#: the second number it hardly matters.
+_FAR, _NEAR = 0.15, 0.03
 
 #: Robust deviations from the median that a target hardly ever has: as for columns, see `gdkl.inputs.tables`.
 _TAIL = 20.0
@@ -26,13 +27,15 @@ _TAIL = 20.0
 #: A target beyond the interval of this level is a surprise: of a hundred rows, hardly ever one is.
 _SURPRISE = 0.999
 
+#: So many surprises change intervals of 95 %, too.
+_SURPRISES = 0.02
 
-def check_intervals(e: Evidence) -> Iterator[Finding]:
+
+def check_intervals(e: Evidence, p: Predictive) -> Iterator[Finding]:
     """Whether intervals hold as many targets as they promise, and whether predictions lie on the whole too low."""
-    assert isinstance(e.p, Predictive)
     found: list[Finding] = []
     for level in _LEVELS:
-        held = metrics.coverage(e.p, e.y, level)
+        held = metrics.coverage(p, e.y, level)
         low, high = (float(end) for end in metrics.coverage_band(len(e), level, CHANCE))
         text = (
             f"{100 * level:.0f} % intervals hold {100 * held:.0f} % of {len(e)} targets; chance allows {100 * low:.0f} "
@@ -41,7 +44,7 @@ def check_intervals(e: Evidence) -> Iterator[Finding]:
         if low <= held <= high:
             found.append(Finding("calibration", Severity.FINE, text, held, low, high))
             continue
-        severity = Severity.PROBLEM if abs(held - level) > _FAR else Severity.WARNING
+        severity = _severity(abs(held - level))
         if held < low:
             words = "Intervals are too narrow."
             remedy = (
@@ -50,42 +53,47 @@ def check_intervals(e: Evidence) -> Iterator[Finding]:
             )
         else:
             words = "Intervals are too wide: the model knows more than it says."
-            remedy = "Safe, but wasteful: look for outliers in the targets of fit, or for a warp that suits them better."
+            remedy = (
+                "Safe, but wasteful: look for outliers in the targets of fit, or for a warp that suits them better."
+            )
         found.append(Finding("calibration", severity, f"{text} {words}", held, low, high, remedy))
-    yield max(found, key=lambda finding: (finding.severity is not Severity.FINE, finding.severity is Severity.PROBLEM))
-    yield _check_bias(e)
+    yield min(found, key=lambda finding: list(Severity).index(finding.severity))
+    yield _check_bias(p.cdf(e.y))
 
 
-def _check_bias(e: Evidence) -> Finding:
-    assert isinstance(e.p, Predictive)
-    pit = e.p.cdf(e.y)
-    middle, error = float(pit.mean()), float(np.sqrt(1 / 12 / len(e)))
+def _check_bias(pit: FloatArray) -> Finding:
+    middle, error = float(pit.mean()), float(np.sqrt(1 / 12 / len(pit)))
     off = (middle - 0.5) / error
     half = 3.3 * error
-    text = f"Targets lie at the quantile {middle:.2f} of their predictions in the mean; 0.5 is right, ±{half:.2f} chance."
+    text = (
+        f"Targets lie at the quantile {middle:.2f} of their predictions in the mean; 0.5 is right, ±{half:.2f} chance."
+    )
     bounds = 0.5 - half, 0.5 + half
     if abs(off) <= 3.3:
         return Finding("bias", Severity.FINE, text, middle, *bounds)
     words = "too low" if off > 0 else "too high"
     remedy = "See 'shift': rows of another time or place have another level; fit to rows like those to be predicted."
-    severity = Severity.PROBLEM if abs(middle - 0.5) > _FAR else Severity.WARNING
+    severity = _severity(abs(middle - 0.5))
     return Finding("bias", severity, f"{text} Predictions are {words} on the whole.", middle, *bounds, remedy)
 
 
-def check_surprises(e: Evidence) -> Finding:
+def check_surprises(e: Evidence, p: Predictive) -> Finding:
     """Whether far more targets than there should be lie where the model thinks nothing possible."""
     from scipy.stats import binom  # noqa: PLC0415  (slow to import)
 
-    assert isinstance(e.p, Predictive)
-    pit = e.p.cdf(e.y)
+    pit = p.cdf(e.y)
     outside = np.flatnonzero(np.minimum(pit, 1 - pit) < (1 - _SURPRISE) / 2)
     most = float(binom.ppf(CHANCE, len(e), 1 - _SURPRISE))
-    text = f"{len(outside)} of {len(e)} targets lie outside their {100 * _SURPRISE:.1f} % interval; chance allows {most:.0f}."
+    text = (
+        f"{len(outside)} of {len(e)} targets lie outside their {100 * _SURPRISE:.1f} % interval; chance allows "
+        f"{most:.0f}."
+    )
     if len(outside) <= most:
         return Finding("outliers", Severity.FINE, text, len(outside), high=most)
     rows = ", ".join(str(row) for row in outside[:8]) + (", ..." if len(outside) > 8 else "")
     remedy = f"Look at rows {rows} (numbered from 0): mistakes in the data, or tails that are heavier than the model's."
-    return Finding("outliers", Severity.WARNING, text, len(outside), high=most, remedy=remedy)
+    severity = Severity.WARNING if len(outside) > _SURPRISES * len(e) else Severity.NOTE
+    return Finding("outliers", severity, text, len(outside), high=most, remedy=remedy)
 
 
 def check_tails(e: Evidence) -> Finding | None:
@@ -105,16 +113,16 @@ def check_tails(e: Evidence) -> Finding | None:
     text = f"{name} reach {worst:.0f} robust standard deviations from their median."
     if worst <= _TAIL:
         return Finding("tails", Severity.FINE, text, worst, high=_TAIL)
-    remedy = "Check the extreme values; then warp='auto', or 'log' for positive targets." if warp is None else (
-        "Check the extreme values: they are beyond what the warp can shorten."
+    remedy = (
+        "Check the extreme values; then warp='auto', or 'log' for positive targets."
+        if warp is None
+        else ("Check the extreme values: they are beyond what the warp can shorten.")
     )
     return Finding("tails", Severity.NOTE, text, worst, high=_TAIL, remedy=remedy)
 
 
-def check_probabilities(e: Evidence) -> Finding:
+def check_probabilities(e: Evidence, p: ClassPredictive) -> Finding:
     """Whether classes that are given 80 % come true in 80 % of the rows."""
-    p = e.p
-    assert isinstance(p, ClassPredictive)
     error, most = metrics.ece(p, e.y), metrics.ece_band(p, CHANCE)
     sure, right = float(p.probs.max(axis=1).mean()), metrics.accuracy(p, e.y)
     text = (
@@ -123,7 +131,7 @@ def check_probabilities(e: Evidence) -> Finding:
     )
     if error <= most:
         return Finding("calibration", Severity.FINE, text, error, high=most)
-    severity = Severity.PROBLEM if abs(sure - right) > _FAR else Severity.WARNING
+    severity = _severity(error)
     if sure > right:
         words = "Probabilities are too sure of themselves."
         remedy = "Look at 'overfitting' and 'shift'; or calibrate on rows of their own (CalibratedClassifierCV)."
@@ -131,3 +139,8 @@ def check_probabilities(e: Evidence) -> Finding:
         words = "Probabilities are too cautious."
         remedy = "Safe for a decision; calibrate on rows of their own (CalibratedClassifierCV) where costs are weighed."
     return Finding("calibration", severity, f"{text} {words}", error, high=most, remedy=remedy)
+
+
+def _severity(off: float) -> Severity:
+    """By how much a coverage or a probability is off."""
+    return Severity.PROBLEM if off > _FAR else Severity.WARNING if off > _NEAR else Severity.NOTE

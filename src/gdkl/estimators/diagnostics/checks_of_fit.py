@@ -20,6 +20,9 @@ _GAP, _LARGE_GAP = 0.28, 0.95
 #: So many more nats per row from twice the rows are worth saying.
 _GAIN = 0.1
 
+#: Held-out rows that are predicted anew at most: enough for differences of 0.1 nats.
+_JUDGED = 500
+
 #: Fewer held-out rows than this leave the coverage of 90 % intervals open by more than ±10 %.
 FEWEST_ROWS = 35
 
@@ -56,12 +59,12 @@ def check_skill(e: Evidence) -> Finding:
     text = f"Log-likelihood per row {gain:+.2f} ± {error:.2f} against {known} alone."
     if gain > 2 * error:
         return Finding("skill", Severity.FINE, text, gain, low=0.0)
-    remedy = (
-        "Do not expect anything from the columns before a simpler model does; look for a column that tells of the "
-        "target, or for rows that do not belong together."
-    )
-    severity = Severity.PROBLEM if gain < -2 * error else Severity.WARNING
-    return Finding("skill", severity, f"{text} No better than knowing nothing.", gain, low=0.0, remedy=remedy)
+    if gain < -2 * error:
+        text += " Its probabilities are worse than knowing nothing."
+        remedy = "See 'overfitting' and 'calibration': the model is sure of what is wrong."
+        return Finding("skill", Severity.PROBLEM, text, gain, low=0.0, remedy=remedy)
+    remedy = "The columns tell little of the target here, or the rows are too few: do not act on differences."
+    return Finding("skill", Severity.WARNING, f"{text} No better than knowing nothing.", gain, low=0.0, remedy=remedy)
 
 
 def check_overfitting(e: Evidence) -> Finding:
@@ -81,15 +84,13 @@ def check_overfitting(e: Evidence) -> Finding:
     )
     if gap < _GAP or gap < STANDARD_ERRORS * error:
         return Finding("overfitting", Severity.FINE, text, gap, high=_GAP)
-    text += " The model is surer of its training rows than of new ones."
-    return Finding(
-        "overfitting",
-        Severity.PROBLEM if gap > _LARGE_GAP else Severity.WARNING,
-        text,
-        gap,
-        high=_GAP,
-        remedy=_remedy_of_overfitting(e),
-    )
+    missing, own_error = mean_and_error(e.shortfall)
+    if missing < STANDARD_ERRORS * own_error:
+        text += " Predictions of new rows are as good as they claim to be all the same."
+        return Finding("overfitting", Severity.NOTE, text, gap, high=_GAP)
+    text += f" New rows are less probable than the model thinks, by {missing:.2f} ± {own_error:.2f} per row."
+    severity = Severity.PROBLEM if gap > _LARGE_GAP else Severity.WARNING
+    return Finding("overfitting", severity, text, gap, high=_GAP, remedy=_remedy_of_overfitting(e))
 
 
 def _remedy_of_overfitting(e: Evidence) -> str:
@@ -133,7 +134,7 @@ def learning_curve(e: Evidence, parts: tuple[float, ...], seed: int = 0) -> list
     stack = e.estimator.stack_
     if isinstance(e.estimator.model_, FittedNetwork) or not stack.is_exact or e.training is None:
         return None
-    n = len(e.training)
+    e, n = e.some(_JUDGED), len(e.training)
     order = torch.as_tensor(np.random.default_rng(seed).permutation(n))
     curve: list[tuple[int, FloatArray]] = []
     for part in parts:
@@ -146,8 +147,7 @@ def check_guides(e: Evidence) -> Finding | None:
     """Whether the weights of guides and student suit the held-out rows; None for a model without both."""
     if not e.guides:
         return None
-    names = list(e.estimator.stack_.models)
-    k = e.output or 0
+    e, names, k = e.some(_JUDGED), list(e.estimator.stack_.models), e.output or 0
     share = float(e.estimator.stack_.weights[:-1, min(k, e.estimator.stack_.weights.shape[1] - 1)].sum())
     scores = {who: e.by_models(those).log_prob for who, those in (("guides", e.guides), ("student", names[-1:]))}
     lead, error = mean_and_error(scores["student"] - scores["guides"])
@@ -166,4 +166,3 @@ def check_guides(e: Evidence) -> Finding | None:
     sure = abs(lead) > STANDARD_ERRORS * error
     text += f" The {better} {'is' if better == 'student' else 'are'} better{'' if sure else ', within chance'}."
     return Finding("guide and student", Severity.FINE, text, loss, high=_GAIN)
-

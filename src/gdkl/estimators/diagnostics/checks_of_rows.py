@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gdkl.estimators.diagnostics.evidence import Evidence, latent_variance
+from gdkl.estimators.diagnostics.evidence import Evidence
 from gdkl.estimators.diagnostics.finding import Finding, Severity
 from gdkl.inputs import FloatArray
 
@@ -29,21 +29,14 @@ def check_shift(e: Evidence) -> Iterator[Finding]:
 
 
 def _check_far(e: Evidence) -> Finding:
-    measures = dict[str, tuple[FloatArray, FloatArray]]()
-    training = e.training
-    if training is not None and training.left_out and training.predicted is not None:
-        measures["variance of the function"] = latent_variance(training.predicted), e.latent_variance
-    if (distances := nearest_distances(e)) is not None:
-        measures["distance to the nearest training row"] = distances
-    if not measures:
+    distances = nearest_distances(e)
+    if distances is None:
         text = "How far rows are from the training rows is not known: pass train=(X, y)."
         return Finding("shift", Severity.UNKNOWN, text)
-    found = {name: far_share(*values) for name, values in measures.items()}
-    name = max(found, key=lambda name: found[name][0])
-    share, chance = found[name]
+    share, chance = far_share(*distances)
     text = (
-        f"{100 * share:.0f} % of the held-out rows are farther from the training rows than {100 * (1 - FAR):.0f} % of "
-        f"these are from each other, by the {name}."
+        f"{100 * share:.0f} % of the held-out rows are farther from the nearest training row than "
+        f"{100 * (1 - FAR):.0f} % of these are from each other."
     )
     if share <= _MANY or chance > _CHANCE:
         return Finding("shift", Severity.FINE, text, share, high=_MANY)

@@ -19,6 +19,7 @@ from gdkl.estimators.diagnostics.checks_of_rows import check_shift
 from gdkl.estimators.diagnostics.evidence import Evidence, gather
 from gdkl.estimators.diagnostics.finding import Diagnosis, Finding
 from gdkl.numerics import DataWarning
+from gdkl.predictive import Predictive
 
 
 def diagnose(estimator: Any, X: Any, y: Any, train: tuple[Any, Any] | None = None) -> Diagnosis:
@@ -44,11 +45,11 @@ def _of_target(e: Evidence) -> Iterator[Finding]:
     """What concerns one target."""
     yield check_skill(e)
     yield check_overfitting(e)
-    if e.is_classes:
-        yield check_probabilities(e)
+    if isinstance(e.p, Predictive):
+        yield from check_intervals(e, e.p)
+        yield check_surprises(e, e.p)
     else:
-        yield from check_intervals(e)
-        yield check_surprises(e)
+        yield check_probabilities(e, e.p)
     checks = (None if e.is_classes else check_tails(e), check_guides(e))
     yield from (finding for finding in checks if finding is not None)
 

@@ -8,15 +8,19 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
 from gdkl.estimators.diagnostics.training import TrainingRows, scaled_rows, training_rows
-from gdkl.inputs import FloatArray, check_targets
+from gdkl.inputs import FloatArray, as_frame, check_targets
 from gdkl.methods import STUDENT
 from gdkl.numerics import DataError
 from gdkl.predictive import ClassPredictive, Predictive
 from gdkl.training import Stack
+
+#: Draws for the log-likelihood that a model expects: its error is a tenth of that of the rows themselves.
+_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,22 @@ class Evidence:
         return _by_row(self.p.log_prob(self.y))
 
     @cached_property
-    def latent_variance(self) -> FloatArray:
-        """Variance of the function at each held-out row, see `latent_variance`."""
-        return latent_variance(self.p)
+    def shortfall(self) -> FloatArray:
+        """By how much each row is less probable than the model expects: 0 in the mean if the model is right."""
+        if isinstance(self.p, ClassPredictive):
+            return -self.p.entropy - self.log_prob
+        draws = self.p.sample(_DRAWS, random_state=0)
+        expected = np.mean([_by_row(self.p.log_prob(draw)) for draw in draws], axis=0)
+        return expected - self.log_prob
+
+    def some(self, most: int) -> Evidence:
+        """The same for so many held-out rows at most, evenly spaced; for what must be predicted anew."""
+        if len(self) <= most:
+            return self
+        rows = np.linspace(0, len(self) - 1, most).round().astype(int)
+        table = as_frame(self.X)
+        X = table.iloc[rows] if isinstance(table, pd.DataFrame) else np.asarray(table)[rows]
+        return replace(self, X=X, y=self.y[rows], p=self.p[rows], rows=self.rows[rows])
 
     def by_models(self, names: list[str]) -> Evidence:
         """The same predicted by some models of the stack, with their weights among themselves."""
@@ -102,7 +119,7 @@ class Evidence:
         return [name for name in names if name != STUDENT] if STUDENT in names else []
 
     def latent_variance_at(self, rows: FloatArray) -> FloatArray:
-        """The same at other scaled rows ``(m, d)``; of classes the student's."""
+        """Variance of the function at scaled rows ``(m, d)``, over outputs the mean; of classes the student's."""
         estimator = self.estimator
         like = estimator.model_.noise
         scaled = torch.as_tensor(rows).to(like.device, torch.float64).unsqueeze(0)
@@ -115,14 +132,6 @@ class Evidence:
         centre = (weights * mean).sum(dim=0)
         total = (weights * (variance + (mean - centre).square())).sum(dim=0)
         return total.mean(dim=0).double().cpu().numpy()
-
-
-def latent_variance(p: Predictive | ClassPredictive) -> FloatArray:
-    """Variance of the function at each row, in units in which rows are alike: before a warp, over classes the mean."""
-    if isinstance(p, ClassPredictive):
-        return p.latent_variance.mean(axis=1)
-    plain = Predictive(p.component_means, p.component_variances, p.component_latent_variances, weights=p.weights)
-    return _by_row(plain.latent_variance)
 
 
 def _by_row(values: FloatArray) -> FloatArray:

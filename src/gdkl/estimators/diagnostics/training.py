@@ -160,4 +160,3 @@ def _class_left_out(estimator: Any) -> ClassPredictive:
         to_numpy(latents.mean.mean(dim=0)).T,
         to_numpy(variance).T,
     )
-
