@@ -167,7 +167,7 @@ def far_rows(
     if not x.shape == y.shape == bad.shape:
         raise DataError("distance, deviation and wrong need one entry per row.")
     ax = panel_of(ax, 4.2, 3.1)
-    ax.axvline(usual, color=GREY, linewidth=1.2, linestyle=DASHED, label="farther than 95 % of fit")
+    ax.axvline(usual, color=GREY, linewidth=1.2, linestyle=DASHED, label="95 % of fit")
     ax.plot(x[~bad], y[~bad], "o", color=BLUE, alpha=0.6, markersize=3.4, markeredgewidth=0, label=names[0])
     ax.plot(x[bad], y[bad], "D", color=VERMILION, markersize=3.8, markeredgewidth=0, label=names[1])
     dress(ax, title=title, xlabel=xlabel, ylabel=ylabel)

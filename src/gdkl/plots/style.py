@@ -116,8 +116,8 @@ def calibration_axes(ax: Axes, xlabel: str, ylabel: str, title: str | None = Non
 
 
 def legend_above(ax: Axes) -> None:
-    """A legend above the panel, where it hides nothing."""
-    add_legend(ax, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, columnspacing=1.0, handletextpad=0.4)
+    """A legend above the panel, where it hides nothing; it ends at the right, for labels on the left may be long."""
+    add_legend(ax, loc="lower right", bbox_to_anchor=(1.02, 1.0), ncols=3, columnspacing=1.0, handletextpad=0.4)
 
 
 def add_legend(ax: Axes, **options: Any) -> None:

@@ -26,6 +26,9 @@ _NAMES = {
     "complexity": "complexity",
 }
 
+#: Falls of the learning rate that are marked at most.
+_MOST_FALLS = 10
+
 _TERM_COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
 
 
@@ -70,7 +73,9 @@ def history(
         label, width = _NAMES.get(name, name.replace("_", " ")), 2.0 if name == "objective" else 1.4
         ax.plot(steps, smooth.to_numpy(), color=color, linewidth=width, label=label)
     if "learning_rate" in columns:
-        for index in np.flatnonzero(np.diff(history["learning_rate"].to_numpy(dtype=np.float64))):
+        falls = np.flatnonzero(np.diff(history["learning_rate"].to_numpy(dtype=np.float64)))
+        # A rate that falls at every step has no places to mark.
+        for index in falls if len(falls) <= _MOST_FALLS else ():
             ax.axvline(float(steps[index + 1]), color=GREY, linewidth=0.8, linestyle=":", zorder=1)
     dress(ax, title=title, xlabel="step", ylabel="value per point")
     add_legend(ax)

@@ -19,6 +19,9 @@ from gdkl.predictive import ClassPredictive, FloatArray, Predictive
 #: Fewer rows than this show nothing of a group.
 _FEWEST = 10
 
+#: A group with more than this part of the rows is like all of them.
+_NEARLY_ALL = 0.9
+
 #: Groups that a numeric column is divided into, by its quantiles.
 _PARTS = 4
 
@@ -45,6 +48,11 @@ class Group:
     low: float
     high: float
     expected: float
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the observed is beyond what chance allows."""
+        return not self.low <= self.observed <= self.high
 
     @property
     def departure(self) -> float:
@@ -94,11 +102,15 @@ def width_groups(e: Evidence) -> list[Group]:
     return groups
 
 
-def column_groups(e: Evidence, most: int = 12) -> list[Group]:
-    """The groups of rows by one column that depart most from what is expected there."""
+def column_groups(e: Evidence) -> list[Group]:
+    """The groups of rows by one column, those first that depart most from what is expected there."""
     outcome = outcome_of(e)
-    groups = [outcome.group(name, rows) for name, rows in _divided(table_of(e)) if rows.sum() >= _FEWEST]
-    return sorted(groups, key=lambda group: -group.departure)[:most]
+    groups = [
+        outcome.group(name, rows)
+        for name, rows in _divided(table_of(e))
+        if _FEWEST <= rows.sum() <= _NEARLY_ALL * len(e)
+    ]
+    return sorted(groups, key=lambda group: -group.departure)
 
 
 def table_of(e: Evidence) -> pd.DataFrame:

@@ -64,7 +64,7 @@ def figure(ax: Axes | Figure, title: str, caption: str, name: str) -> str:
         name: One of its own, for what refers to parts of it.
     """
     drawn = ax if isinstance(ax, Figure) else ax.figure
-    told = f"<b>{escape(title)}.</b> {escape(caption)}"
+    told = f"<b>{escape(title)}{'' if title.endswith('?') else '.'}</b> {escape(caption)}"
     return f"<figure>{svg(drawn, name, title)}<figcaption>{told}</figcaption></figure>"
 
 
@@ -85,29 +85,28 @@ def svg(drawn: object, name: str, title: str) -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(title, quote=True)}"', 1)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text: Sequence[int] = (), own: int = -1) -> str:
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    text: Sequence[int] = (),
+    wrapped: Sequence[int] = (),
+    own: int = -1,
+) -> str:
     """A table whose cells are escaped.
 
     Args:
         header: Of the columns.
         rows: Cells.
-        text: Numbers of the columns that hold words, of which lines may break.
+        text: Numbers of the columns that hold words.
+        wrapped: Numbers of those that hold sentences.
         own: Number of the row that is marked.
     """
-    left = set(text)
-    head = "".join(
-        f'<th scope="col"{_as_text(number in left)}>{escape(cell)}</th>' for number, cell in enumerate(header)
-    )
+    kinds = dict.fromkeys(text, ' class="text"') | dict.fromkeys(wrapped, ' class="text wrap"')
+    head = "".join(f'<th scope="col"{kinds.get(k, "")}>{escape(cell)}</th>' for k, cell in enumerate(header))
     body: list[str] = []
-    for place, row in enumerate(rows):
-        first, *others = row
-        cells = "".join(
-            f"<td{' class=' + chr(34) + 'text wrap' + chr(34) if number in left else ''}>{escape(cell)}</td>"
-            for number, cell in enumerate(others, start=1)
-        )
-        body.append(f'<tr{" class=own" if place == own else ""}><th scope="row">{escape(first)}</th>{cells}</tr>')
+    for place, (first, *others) in enumerate(rows):
+        cells = "".join(f"<td{kinds.get(k, '')}>{escape(cell)}</td>" for k, cell in enumerate(others, start=1))
+        mark = ' class="own"' if place == own else ""
+        body.append(f'<tr{mark}><th scope="row">{escape(first)}</th>{cells}</tr>')
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
-
-
-def _as_text(words: bool) -> str:
-    return ' class="text"' if words else ""

@@ -12,6 +12,9 @@ from gdkl.report.columns import Group, column_groups, outcome_of, width_groups
 from gdkl.report.page import Section, figure
 from gdkl.report.sections import farthest
 
+#: Groups of rows that are drawn, and rows where each is a point.
+_MOST_GROUPS, _MOST_POINTS = 12, 300
+
 #: Parts of the training rows in a learning curve.
 _PARTS = (0.125, 0.25, 0.5)
 
@@ -53,7 +56,8 @@ class Gallery:
                 self._figure(
                     plots.confidence_histogram(p, y, ax=_panel(2.6)),
                     "How confident predictions are",
-                    "Where the lines of accuracy and mean confidence meet, probabilities are right on the whole.",
+                    "The full line is the accuracy, the dotted one the mean confidence: where they meet, probabilities "
+                    "are right on the whole.",
                 ),
             ]
         else:
@@ -90,12 +94,13 @@ class Gallery:
                 )
             )
         if self.e.estimator.kind_.input.image_shape is None and (groups := column_groups(self.e)):
+            beyond, by_chance = sum(group.beyond for group in groups), len(groups) / 20
             parts.append(
                 self._figure(
-                    _bars(groups, what, None if self.e.is_classes else 0.9),
+                    _bars(groups[:_MOST_GROUPS], what, None if self.e.is_classes else 0.9),
                     f"{what.capitalize()} by column",
-                    "The groups of rows that depart most from what is expected. Of many groups one in twenty lies "
-                    "beyond its band by chance.",
+                    f"The groups of rows that depart most from what is expected. {beyond} of {len(groups)} groups lie "
+                    f"beyond their bands; about {by_chance:.0f} would by chance.",
                 )
             )
         return parts
@@ -139,6 +144,8 @@ class Gallery:
     def _far(self, distance: FloatArray, usual: float) -> str:
         e, p = self.e, self.e.p
         wrong = outcome_of(e).right == 0
+        some = np.unique(np.linspace(0, len(e) - 1, min(len(e), _MOST_POINTS)).round().astype(int))
+        distance, wrong, p = distance[some], wrong[some], p[some]
         if isinstance(p, ClassPredictive):
             ax = plots.far_rows(
                 distance, p.entropy, wrong, usual=usual, names=("right", "wrong"), ylabel="entropy of the prediction"

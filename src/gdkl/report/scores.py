@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class Score:
 Scores = Mapping[str, Score]
 
 
-def scores_of(p: Predictive | ClassPredictive, y: NDArray[np.generic]) -> Scores:
+def scores_of(p: Predictive | ClassPredictive, y: NDArray[Any]) -> Scores:
     """All scores of one target, or of labels."""
     likelihood = {"log-likelihood": Score(*mean_and_error(p.log_prob(y)))}
     if isinstance(p, ClassPredictive):

@@ -77,8 +77,6 @@ def scores(
 
 
 def _cell(score: Score) -> str:
-    if math.isnan(score.error):
-        return f"{score.value:.3g}"
     if not math.isfinite(score.error) or score.error < 1e-9 * abs(score.value):
         return _number(score.value, 3)
     # Two digits of the error, and as many decimals of the value.
@@ -87,7 +85,10 @@ def _cell(score: Score) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    return f"{value:.{digits}g}".replace("-", "−")
+    """So many significant digits, without powers of ten for what can be read."""
+    size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    told = f"{value:,.{max(0, digits - 1 - size)}f}" if -5 < size < 9 else f"{value:.{digits}g}"
+    return told.replace("-", "−").replace(",", " ")
 
 
 def _suffix(e: Evidence) -> str:
@@ -132,14 +133,11 @@ def data(e: Evidence) -> Section:
     if len(cards) > _MOST_COLUMNS:
         words += f" The first {_MOST_COLUMNS} are listed."
     note = "The last column is in training standard deviations; of a category it is that of the level that moved most."
-    body = f'<p>{words}</p>{table(header, rows, text=(1, 2))}<p class="soft">{note}</p>'
+    body = f'<p>{words}</p>{table(header, rows, text=(1,), wrapped=(2,))}<p class="soft">{note}</p>'
     return Section("data", "Data", body)
 
 
 def origin(facts: Sequence[tuple[str, str]]) -> Section:
     """Where the report comes from."""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(k)}</th><td class="text wrap"><code>{escape(v)}</code></td></tr>'
-        for k, v in facts
-    )
-    return Section("origin", "Where this comes from", f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>')
+    rows = "".join(f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in facts)
+    return Section("origin", "Where this comes from", f"<dl>{rows}</dl>")
