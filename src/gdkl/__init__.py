@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gdkl._version import __version__
 
 if TYPE_CHECKING:
-    from gdkl import datasets, infinite, metrics, plots, training
+    from gdkl import datasets, infinite, metrics, plots, report, training
     from gdkl.estimators import (
         DKLClassifier,
         DKLRegressor,
@@ -50,7 +50,7 @@ _HOMES = {
     "gdkl.predictive": ("ClassPredictive", "Predictive"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_ROOMS = ("datasets", "estimators", "infinite", "metrics", "plots", "training")
+_ROOMS = ("datasets", "estimators", "infinite", "metrics", "plots", "report", "training")
 
 __all__ = [
     "ClassPredictive",
@@ -71,6 +71,7 @@ __all__ = [
     "load",
     "metrics",
     "plots",
+    "report",
     "training",
 ]
 

@@ -289,3 +289,33 @@ def test_noise_row_by_row_and_its_gradient_are_those_of_autograd(by_row):
     for name in ("rbf", "any"):
         for ours, wanted in zip(found[name], found["dense"], strict=True):
             torch.testing.assert_close(ours, wanted, rtol=1e-8, atol=1e-10)
+
+
+def _conditioned(n=12, members=2, outputs=2):
+    features, targets = _random(members, n, 3), _random(members, outputs, n, seed=1)
+    noise = torch.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=torch.float64)[:members, :outputs]
+    own = _random(members, outputs, n, seed=2).square()
+    kernel = GPyTorchKernel(rbf_kernel((members, outputs)).double().requires_grad_(False))
+    posterior = ExactPosterior.condition(kernel, features, targets, noise, row_noise=own, name="K")
+    return posterior, features, targets, noise, own
+
+
+def test_a_posterior_knows_its_targets_and_the_noise_of_each_row():
+    posterior, _, targets, noise, own = _conditioned()
+    torch.testing.assert_close(posterior.targets, targets)
+    torch.testing.assert_close(posterior.row_noise, noise.unsqueeze(-1) + own)
+
+
+def test_rows_left_out_are_predicted_as_by_a_posterior_without_them():
+    posterior, features, targets, noise, own = _conditioned()
+    found = posterior.left_out()
+    for row in range(targets.shape[-1]):
+        others = torch.tensor([index for index in range(targets.shape[-1]) if index != row])
+        without = ExactPosterior.condition(
+            posterior.kernel, features[:, others], targets[..., others], noise, row_noise=own[..., others], name="K"
+        )
+        expected = without.marginals(features[:, row : row + 1])
+        torch.testing.assert_close(found.mean[..., row : row + 1], expected.mean)
+        torch.testing.assert_close(found.variance[..., row : row + 1], expected.variance)
+        taken = posterior.take(others, name="K").marginals(features[:, row : row + 1])
+        torch.testing.assert_close(taken, expected)

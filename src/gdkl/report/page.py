@@ -77,6 +77,9 @@ def svg(drawn: object, name: str, title: str) -> str:
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Names that nothing refers to would stand on the page once per picture.
+    used = set(re.findall(r"""(?:url\(|href=")#([^)"]+)""", text))
+    text = re.sub(r' id="([^"]+)"', lambda found: found.group() if found.group(1) in used else "", text)
     # A hundredth of a point is enough, and half of the bytes.
     text = re.sub(r"(\d\.\d\d)\d+", r"\1", re.sub(r"\s*\n\s*", " ", text))
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)

@@ -73,14 +73,15 @@ def write_report(
     if model.kind_.input.image_shape is None:
         sections.append(data(e))
     sections.append(origin(provenance(e, train, command)))
-    text = page(f"Report of a {type(model).__name__}", _subtitle(e), [verdict(diagnosis), *sections])
+    text = page(
+        f"Report of a {type(model).__name__}", _subtitle(e, getattr(y, "name", None)), [verdict(diagnosis), *sections]
+    )
     write_atomically(path, lambda file: file.write(text.encode()))
     return diagnosis
 
 
-def _subtitle(e: Evidence) -> str:
-    name = getattr(e.y, "name", None)
-    target = f"Target {name}. " if name is not None else ""
+def _subtitle(e: Evidence, name: Any) -> str:
+    target = "" if name is None else f"Target: {name}. "
     known = "" if e.training is None else f" after {len(e.training)} training rows"
     return f"{target}Judged on {len(e)} held-out rows{known}."
 
