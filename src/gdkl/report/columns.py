@@ -131,8 +131,10 @@ def _divided(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.bool_]]]:
             yield f"{name} missing", missing
         numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
         if not numeric or column.nunique() <= _PARTS:
-            for level in column.dropna().astype(str).unique():
-                yield f"{name} = {_short(level)}", (column.astype(str) == level).to_numpy() & ~missing
+            cells = column.astype(str)
+            counts = cells[~missing].value_counts()
+            for level in counts[counts >= _FEWEST].index:
+                yield f"{name} = {_short(level)}", (cells == level).to_numpy() & ~missing
             continue
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         edges = np.unique(np.nanquantile(values, np.linspace(0, 1, _PARTS + 1)))

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gdkl import metrics
-from gdkl.estimators.diagnostics import Evidence, Finding, Severity, mean_and_error
-from gdkl.predictive import ClassPredictive, FloatArray, Predictive
+from gdkl.estimators.diagnostics import Evidence, Finding, Severity, counts, mean_and_error
+from gdkl.predictive import ClassPredictive, FloatArray, Predictive, class_index
 
-#: A simpler model is better if it is by this many nats per row, and by so many standard errors.
-_CLEARLY, _ERRORS = 0.1, 3.1
+#: A simpler model is better if it is by this many nats per row, and by more than chance explains.
+_CLEARLY = 0.1
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def scores_of(p: Predictive | ClassPredictive, y: NDArray[Any]) -> Scores:
     """All scores of one target, or of labels."""
     likelihood = {"log-likelihood": Score(*mean_and_error(p.log_prob(y)))}
     if isinstance(p, ClassPredictive):
-        index = np.searchsorted(p.classes, y)
+        index = class_index(p.classes, y)
         right = (p.probs.argmax(axis=1) == index).astype(np.float64)
         brier = np.square(p.probs - np.eye(len(p.classes))[index]).sum(axis=1)
         return likelihood | {
@@ -73,7 +73,7 @@ def compare(e: Evidence, baselines: Mapping[str, Predictive | ClassPredictive]) 
     ]
 
 
-def finding_of(comparisons: list[Comparison]) -> Finding | None:
+def finding_of(comparisons: list[Comparison], rows: int) -> Finding | None:
     """Whether a simpler model predicts held-out rows better; None where there is nothing to compare with."""
     if not comparisons:
         return None
@@ -83,7 +83,7 @@ def finding_of(comparisons: list[Comparison]) -> Finding | None:
         f"Log-likelihood per row {lead.value:+.2f} ± {lead.error:.2f} against the best of the simpler models "
         f"({best.name})."
     )
-    if lead.value < -_CLEARLY and lead.value < -_ERRORS * lead.error:
+    if lead.value < -_CLEARLY and counts(-lead.value, lead.error, rows):
         remedy = f"The {best.name} is enough for these rows; or look at what it finds and this model does not."
         return Finding("simpler models", Severity.WARNING, text, lead.value, low=-_CLEARLY, remedy=remedy)
     return Finding("simpler models", Severity.FINE, text, lead.value, low=-_CLEARLY)

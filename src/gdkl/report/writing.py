@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from gdkl.estimators.diagnostics import Diagnosis, Evidence, findings, gather
-from gdkl.numerics import write_atomically
+from gdkl.numerics import OptionError, write_atomically
 from gdkl.report.baselines import fit_baselines
 from gdkl.report.page import Section, page
 from gdkl.report.pictures import Gallery
@@ -54,13 +55,16 @@ def write_report(
         ...     write_report(model, X[80:], y[80:], f"{folder}/report.html", baselines=False).verdict
         'Nothing speaks against this model on 40 held-out rows.'
     """
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise OptionError(f"there is no folder {folder}: make it, or write the report elsewhere.")
     e = gather(model, X, y, train)
     diagnosis, sections = findings(e), list[Section]()
     for one in e.outputs():
         named = "" if one.output is None else f": target {one.output}"
         simpler = fit_baselines(one) if baselines else {}
         comparisons = compare(one, simpler)
-        if (found := finding_of(comparisons)) is not None:
+        if (found := finding_of(comparisons, len(one))) is not None:
             diagnosis = Diagnosis((*diagnosis.findings, found), diagnosis.rows)
         gallery = Gallery(one, named)
         sections += [

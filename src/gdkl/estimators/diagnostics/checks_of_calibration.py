@@ -52,6 +52,8 @@ def check_intervals(e: Evidence, p: Predictive) -> Iterator[Finding]:
                 "any coverage (MAPIE)."
             )
         else:
+            # What is safe is no problem.
+            severity = max(severity, Severity.WARNING, key=list(Severity).index)
             words = "Intervals are too wide: the model knows more than it says."
             remedy = (
                 "Safe, but wasteful: look for outliers in the targets of fit, or for a warp that suits them better."

@@ -28,8 +28,8 @@ _FEW, _FEWEST = 0.5, 1.3
 #: Probability from which on the variance of the function tells a row far out from one that is not.
 _KNOWS = 0.8
 
-#: How far out rows are asked about: their columns this many times as far from the mean.
-_OUT = 3.0
+#: How far out rows are asked about: so many times as far from the mean as nearly all of the held-out rows.
+_OUT, _NEARLY_ALL = 3.0, 0.95
 
 
 class FeatureSpread(NamedTuple):
@@ -114,11 +114,13 @@ def check_far_rows(e: Evidence) -> Finding | None:
     if e.estimator.kind_.input.image_shape is not None or not isinstance(e.estimator.model_, FittedModel):
         return None
     some = e.rows[:: max(1, len(e.rows) // _ROWS)][:_ROWS]
-    near, out = e.latent_variance_at(some), e.latent_variance_at(_OUT * some)
+    length = np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-9)
+    outside = some / length * _OUT * np.quantile(length, _NEARLY_ALL)
+    near, out = e.latent_variance_at(some), e.latent_variance_at(outside)
     found = float(roc_auc_score(np.repeat([0, 1], len(some)), np.concatenate([near, out])))
     text = (
-        f"Rows {_OUT:.0f} times as far from the mean have a larger variance of the function with a probability of "
-        f"{100 * found:.0f} %."
+        f"Rows {_OUT:.0f} times as far from the mean as nearly all have a larger variance of the function with a "
+        f"probability of {100 * found:.0f} %."
     )
     if found >= _KNOWS:
         return Finding("far rows", Severity.FINE, text, found, low=_KNOWS)

@@ -11,8 +11,8 @@ from gdkl.inputs import FloatArray, TargetScaler
 from gdkl.predictive import ClassPredictive, Predictive
 from gdkl.training import FittedNetwork
 
-#: A difference counts from so many standard errors on: by chance one healthy model in a thousand has one.
-STANDARD_ERRORS = 3.1
+#: Probability by which a difference that counts is one of chance.
+_CHANCE = 0.001
 
 #: A log-likelihood that is lower by this is what errors a quarter, and 70 % larger than expected cost: (r² − 1) / 2.
 _GAP, _LARGE_GAP = 0.28, 0.95
@@ -23,6 +23,9 @@ _GAIN = 0.1
 #: Held-out rows that are predicted anew at most: enough for differences of 0.1 nats.
 _JUDGED = 500
 
+#: Held-out rows of which the expected log-likelihood is simulated at most.
+_EXPECTED = 2000
+
 #: Fewer held-out rows than this leave the coverage of 90 % intervals open by more than ±10 %.
 FEWEST_ROWS = 35
 
@@ -30,6 +33,13 @@ FEWEST_ROWS = 35
 def mean_and_error(values: FloatArray) -> tuple[float, float]:
     """Mean over rows and its standard error."""
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
+
+
+def counts(mean: float, error: float, rows: int, chance: float = _CHANCE) -> bool:
+    """Whether a mean over so many rows is above zero by more than chance explains, by Student's t distribution."""
+    from scipy.stats import t  # noqa: PLC0415  (slow to import)
+
+    return rows > 1 and mean > error * float(t.isf(chance, rows - 1))
 
 
 def constant_prediction(e: Evidence) -> Predictive | ClassPredictive | None:
@@ -56,24 +66,39 @@ def check_skill(e: Evidence) -> Finding:
     if constant is None:
         return Finding("skill", Severity.UNKNOWN, "The training labels are not known: pass train=(X, y).")
     gain, error = mean_and_error(e.log_prob - constant.log_prob(e.y))
-    text = f"Log-likelihood per row {gain:+.2f} ± {error:.2f} against {known} alone."
-    if gain > 2 * error:
+    text = (
+        f"Log-likelihood per row {gain:+.2f} ± {error:.2f} against {known} alone. {_without_probabilities(e, constant)}"
+    )
+    if counts(gain, error, len(e), chance=0.025):
         return Finding("skill", Severity.FINE, text, gain, low=0.0)
-    if gain < -2 * error:
+    if counts(-gain, error, len(e), chance=0.025):
         text += " Its probabilities are worse than knowing nothing."
-        remedy = "See 'overfitting' and 'calibration': the model is sure of what is wrong."
+        remedy = "See 'calibration', 'outliers' and 'overfitting': the model is sure of what is wrong."
         return Finding("skill", Severity.PROBLEM, text, gain, low=0.0, remedy=remedy)
-    remedy = "The columns tell little of the target here, or the rows are too few: do not act on differences."
-    return Finding("skill", Severity.WARNING, f"{text} No better than knowing nothing.", gain, low=0.0, remedy=remedy)
+    text += " Its probabilities are no better than knowing nothing."
+    severity = Severity.WARNING if len(e) >= FEWEST_ROWS else Severity.NOTE
+    remedy = "See 'outliers' and 'calibration'; if they are fine, the columns tell little, or the rows are too few."
+    return Finding("skill", severity, text, gain, low=0.0, remedy=remedy)
+
+
+def _without_probabilities(e: Evidence, constant: Predictive | ClassPredictive) -> str:
+    """How good the means are, or the most probable classes."""
+    if isinstance(e.p, ClassPredictive) and isinstance(constant, ClassPredictive):
+        right, usual = (100 * float((p.mode == e.y).mean()) for p in (e.p, constant))
+        return f"Accuracy {right:.0f} %, and {usual:.0f} % with the most frequent class."
+    if isinstance(e.p, Predictive) and isinstance(constant, Predictive):
+        part = 1 - float(((e.p.mean - e.y) ** 2).mean() / ((constant.mean - e.y) ** 2).mean())
+        return f"Means explain {100 * part:.0f} % of the variance."
+    return ""
 
 
 def check_overfitting(e: Evidence) -> Finding:
     """Whether held-out rows are less probable than the training rows let expect."""
     training = e.training
     if training is None or training.predicted is None:
-        return Finding(
-            "overfitting", Severity.UNKNOWN, "What the model predicts of its training rows is not known: pass train."
-        )
+        why = "pass train=(X, y)" if training is None or training.rows is None else "rows had weights in fit"
+        text = f"What the model predicts of its training rows cannot be told: {why}."
+        return Finding("overfitting", Severity.UNKNOWN, text)
     own = training.predicted.log_prob(training.targets)
     (expected, error), (found, own_error) = mean_and_error(own), mean_and_error(e.log_prob)
     gap, error = expected - found, float(np.hypot(error, own_error))
@@ -82,10 +107,10 @@ def check_overfitting(e: Evidence) -> Finding:
         f"Log-likelihood {found:.2f} of held-out rows, {expected:.2f} of the training rows ({how}): a difference of "
         f"{gap:.2f} ± {error:.2f}."
     )
-    if gap < _GAP or gap < STANDARD_ERRORS * error:
+    if gap < _GAP or not counts(gap, error, min(len(e), len(training))):
         return Finding("overfitting", Severity.FINE, text, gap, high=_GAP)
-    missing, own_error = mean_and_error(e.shortfall)
-    if missing < STANDARD_ERRORS * own_error:
+    missing, own_error = mean_and_error(e.some(_EXPECTED).shortfall)
+    if not counts(missing, own_error, min(len(e), _EXPECTED)):
         text += " Predictions of new rows are as good as they claim to be all the same."
         return Finding("overfitting", Severity.NOTE, text, gap, high=_GAP)
     text += f" New rows are less probable than the model thinks, by {missing:.2f} ± {own_error:.2f} per row."
@@ -119,7 +144,7 @@ def check_rows(e: Evidence) -> Finding:
     (count, fewer), (n, all_of_them) = curve
     gain, error = mean_and_error(all_of_them - fewer)
     text = f"{n} training rows: log-likelihood per row {gain:+.2f} ± {error:.2f} against {count} of them."
-    if gain > _GAIN and gain > STANDARD_ERRORS * error:
+    if gain > _GAIN and counts(gain, error, min(len(e), _JUDGED)):
         text += " It has not levelled off."
         return Finding("rows", Severity.NOTE, text, gain, high=_GAIN, remedy="More rows would make it better.")
     return Finding("rows", Severity.FINE, text, gain, high=_GAIN)
@@ -157,12 +182,12 @@ def check_guides(e: Evidence) -> Finding | None:
     )
     better = "student" if lead > 0 else "guides"
     loss, loss_error = mean_and_error(scores[better] - e.log_prob)
-    if loss > _GAIN and loss > STANDARD_ERRORS * loss_error:
+    if loss > _GAIN and counts(loss, loss_error, len(e)):
         remedy = (
             f"Held-out rows want the {better} alone: fit with guide_share={0 if better == 'student' else 1}, and judge "
             "it on other rows than these."
         )
         return Finding("guide and student", Severity.WARNING, text, loss, high=_GAIN, remedy=remedy)
-    sure = abs(lead) > STANDARD_ERRORS * error
+    sure = counts(abs(lead), error, len(e))
     text += f" The {better} {'is' if better == 'student' else 'are'} better{'' if sure else ', within chance'}."
     return Finding("guide and student", Severity.FINE, text, loss, high=_GAIN)

@@ -16,7 +16,7 @@ from gdkl.estimators.diagnostics.training import TrainingRows, scaled_rows, trai
 from gdkl.inputs import FloatArray, as_frame, check_targets
 from gdkl.methods import STUDENT
 from gdkl.numerics import DataError
-from gdkl.predictive import ClassPredictive, Predictive
+from gdkl.predictive import ClassPredictive, Predictive, class_index
 from gdkl.training import Stack
 
 #: Draws for the log-likelihood that a model expects: its error is a tenth of that of the rows themselves.
@@ -147,14 +147,19 @@ def gather(estimator: Any, X: Any, y: Any, train: tuple[Any, Any] | None = None)
         y: What came true.
         train: The rows and targets of ``fit``, for models that do not hold them.
     """
+    if not hasattr(estimator, "_require_fitted"):
+        raise DataError(
+            f"a {type(estimator).__name__} is no estimator of gdkl: pass one; of a Pipeline its last step, with rows "
+            "that the steps before have transformed."
+        )
     estimator._require_fitted()
     p = estimator.predict_distribution(X)
     if isinstance(p, ClassPredictive):
-        targets = np.asarray(y).reshape(-1)
-        p.log_prob(targets)  # refuses labels that were not there in fit, and another number of them
+        given = np.asarray(y).reshape(-1)
+        p.log_prob(given)  # refuses labels that were not there in fit, and another number of them
+        targets = p.classes[class_index(p.classes, given)]
     else:
         targets = cast("NDArray[Any]", check_targets(estimator, y, len(p))).reshape(-1, *p.shape[1:])
         if targets.shape != p.shape:
             raise DataError(f"y has shape {np.shape(y)}: the model predicts targets of shape {p.shape}.")
-    rows = scaled_rows(estimator, X)[0]
-    return Evidence(estimator, X, targets, p, rows, training_rows(estimator, train))
+    return Evidence(estimator, X, targets, p, scaled_rows(estimator, X), training_rows(estimator, train))

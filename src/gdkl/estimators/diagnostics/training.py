@@ -64,27 +64,25 @@ def training_rows(estimator: Any, train: tuple[Any, Any] | None = None) -> Train
     Raises:
         DataError: If what is passed are not the rows of ``fit``.
     """
-    held = _held(estimator) if estimator.stack_.is_exact else None
+    exact = estimator.stack_.is_exact
     if train is None:
-        return held
-    X, y = train
-    if held is None:
-        rows = _scaled(estimator, X)
+        return _held(estimator, None) if exact else None
+    if not isinstance(train, tuple) or len(train) != 2:
+        raise DataError("train is a pair: pass train=(X, y), the rows and targets of fit.")
+    (X, y), rows = train, scaled_rows(estimator, train[0])
+    if not exact:
         return TrainingRows(np.asarray(y), estimator.predict_distribution(X), left_out=False, rows=rows)
+    held = _held(estimator, rows)
     _check_same(held.targets, np.asarray(y))
-    return replace(held, rows=_scaled(estimator, X))
+    return held
 
 
-def _scaled(estimator: Any, X: Any) -> FloatArray:
-    return next(iter(scaled_rows(estimator, X)))
-
-
-def scaled_rows(estimator: Any, X: Any) -> list[FloatArray]:
-    """Rows as guides and networks see them, ``(m, d)``, in a list of one."""
+def scaled_rows(estimator: Any, X: Any) -> FloatArray:
+    """Rows as guides and networks see them, ``(m, d)``."""
     kind = estimator.kind_
     if kind.input.image_shape is None:
-        return [kind.input.read(estimator, X)]
-    return [np.asarray(rows, dtype=np.float64) for rows in kind.views(estimator, X, "plain")]
+        return kind.input.read(estimator, X)
+    return np.asarray(next(iter(kind.views(estimator, X, "plain"))), dtype=np.float64)
 
 
 def _check_same(held: NDArray[Any], given: NDArray[Any]) -> None:
@@ -97,30 +95,28 @@ def _check_same(held: NDArray[Any], given: NDArray[Any]) -> None:
         raise DataError("train is not what the model was fitted to: pass the rows and targets of fit, in its order.")
 
 
-def _held(estimator: Any) -> TrainingRows:
+def _held(estimator: Any, rows: FloatArray | None) -> TrainingRows:
+    """What an exact model knows; ``rows`` are the scaled ones of ``fit``, where they were passed."""
     stack: Stack = estimator.stack_
-    found = stack.training_rows()
-    rows = None if found is None else found.unsqueeze(0)
-    classes = not hasattr(estimator, "target_")
-    targets = cast(ExactPosterior, next(iter(stack.models.values())).posterior).targets[0]
-    if classes:
+    found = stack.training_rows() if rows is None else None
+    rows = rows if found is None else to_numpy(found)
+    posterior = cast(ExactPosterior, next(iter(stack.models.values())).posterior)
+    targets = posterior.targets[0]
+    if not hasattr(estimator, "target_"):
         labels = estimator.classes_[targets.argmax(dim=0).cpu().numpy()]
-        return TrainingRows(labels, _class_left_out(estimator), left_out=True, rows=_numpy(found))
+        return TrainingRows(labels, _class_left_out(estimator), left_out=True, rows=rows)
     scaler: TargetScaler = estimator.target_
     warp, warped = joint_warp(scaler.warps), scaler.means(to_numpy(targets))
     y = warped if warp is None else warp.inverse(warped)
-    told = not _differ(stack) and (stack.log_noise is None or rows is not None)
-    predicted = as_predictive(estimator, *stack.left_out(rows)) if told else None
-    return TrainingRows(y, predicted, left_out=True, rows=_numpy(found))
+    told = not _differ(posterior) and (stack.log_noise is None or rows is not None)
+    at = None if rows is None else torch.as_tensor(rows).to(posterior.features).unsqueeze(0)
+    predicted = as_predictive(estimator, *stack.left_out(at)) if told else None
+    return TrainingRows(y, predicted, left_out=True, rows=rows)
 
 
-def _numpy(rows: Tensor | None) -> FloatArray | None:
-    return None if rows is None else to_numpy(rows)
-
-
-def _differ(stack: Stack) -> bool:
+def _differ(posterior: ExactPosterior) -> bool:
     """Whether rows had noise of their own in ``fit``."""
-    noise = cast(ExactPosterior, next(iter(stack.models.values())).posterior).row_noise
+    noise = posterior.row_noise
     low, high = noise.amin(dim=-1), noise.amax(dim=-1)
     return bool((high - low > _ALIKE * high.abs() + 1e-6).any())
 
