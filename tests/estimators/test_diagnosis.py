@@ -15,7 +15,6 @@ from gdkl import (
     GDKLRegressor,
     GPRegressor,
     NNClassifier,
-    NNGPClassifier,
     NNGPRegressor,
 )
 from gdkl.estimators.diagnostics import Diagnosis, Finding, Severity, gather
@@ -70,7 +69,7 @@ class TestHealthy:
     def test_nothing_alarms_of_classes(self):
         X, y = wave(300, 3, noise=0.5)
         labels = np.where(y > 0, "up", "down")
-        diagnosis = NNGPClassifier().fit(X[:100], labels[:100]).diagnose(X[100:], labels[100:])
+        diagnosis = GDKLClassifier(n_iter=10, random_state=0).fit(X[:100], labels[:100]).diagnose(X[100:], labels[100:])
         assert diagnosis.grave == ()
 
     @pytest.mark.long

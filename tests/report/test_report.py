@@ -75,7 +75,7 @@ def whole(fitted, tmp_path_factory):
 @pytest.fixture(scope="module")
 def classifier():
     (X, y), _ = split()
-    return NNGPClassifier().fit(X, np.where(y > np.median(y), "dear", "cheap"))
+    return NNGPClassifier(random_state=0).fit(X, np.where(y > np.median(y), "dear", "cheap"))
 
 
 def written(tmp_path, model, X, y, **options):
@@ -186,7 +186,7 @@ def test_images_have_a_report(tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=60)
     images = rng.uniform(size=(60, 1, 6, 6)) * (0.3 + 0.7 * labels[:, None, None, None])
-    model = NNGPClassifier().fit(images[:24], labels[:24])
+    model = NNGPClassifier(random_state=0).fit(images[:24], labels[:24])
     _, text = written(tmp_path, model, images[24:], labels[24:])
     assert "data" not in Page(text).ids
 
