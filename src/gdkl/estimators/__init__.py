@@ -1,6 +1,7 @@
 """Estimators: the scikit-learn face of every method."""
 
 from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl.estimators.diagnostics import Diagnosis, Finding, Severity
 from gdkl.estimators.loading import load
 from gdkl.estimators.presets import Preset
 from gdkl.estimators.regressors import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
@@ -9,6 +10,8 @@ from gdkl.estimators.together import fit_together
 __all__ = [
     "DKLClassifier",
     "DKLRegressor",
+    "Diagnosis",
+    "Finding",
     "GDKLClassifier",
     "GDKLRegressor",
     "GPRegressor",
@@ -16,6 +19,7 @@ __all__ = [
     "NNGPClassifier",
     "NNGPRegressor",
     "Preset",
+    "Severity",
     "fit_together",
     "load",
 ]
