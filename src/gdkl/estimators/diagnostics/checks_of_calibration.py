@@ -94,6 +94,8 @@ def check_surprises(e: Evidence, p: Predictive) -> Finding:
         return Finding("outliers", Severity.FINE, text, len(outside), high=most)
     rows = ", ".join(str(row) for row in outside[:8]) + (", ..." if len(outside) > 8 else "")
     remedy = f"Look at rows {rows} (numbered from 0): mistakes in the data, or tails that are heavier than the model's."
+    if len(outside) > _FAR * len(e):
+        remedy = "These are no outliers but a model too sure of itself: see 'calibration'."
     severity = Severity.WARNING if len(outside) > _SURPRISES * len(e) else Severity.NOTE
     return Finding("outliers", severity, text, len(outside), high=most, remedy=remedy)
 

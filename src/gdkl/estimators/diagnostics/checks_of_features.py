@@ -101,8 +101,8 @@ def check_features(e: Evidence) -> Finding | None:
         remedy = "Use a guide (GDKL in place of DKL), fewer steps, or a narrower network."
         return Finding("features", severity, text, spread.distance, high=_APART, remedy=remedy)
     if spread.rank < _FEW * inputs and spread.rank < _FEWEST:
-        text += f" Rows that differ are the same to it.{more}"
-        remedy = "Use a guide (GDKL in place of DKL), or fewer steps; its intervals do not widen where rows are new."
+        text += f" Rows that differ are the same to it, and intervals need not widen where rows are new.{more}"
+        remedy = "Use a guide (GDKL in place of DKL), or fewer steps."
         return Finding("features", severity, text, spread.rank, low=min(_FEWEST, _FEW * inputs), remedy=remedy)
     return Finding("features", Severity.FINE, text, spread.distance, high=_APART)
 
