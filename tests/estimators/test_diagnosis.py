@@ -147,6 +147,14 @@ class TestFires:
         assert found(diagnosis, "columns").severity is Severity.FINE
         assert found(model.diagnose(X[N:], y[N:]), "shift").severity is Severity.FINE
 
+    def test_rows_of_the_training(self, healthy):
+        X, y = wave(N, 0)
+        assert found(healthy.diagnose(X, y), "copies").severity is Severity.PROBLEM
+        new, truth = wave(N, 7)
+        some = np.concatenate([X[:20], new]), np.concatenate([y[:20], truth])
+        assert found(healthy.diagnose(*some), "copies").severity is Severity.WARNING
+        assert found(healthy.diagnose(new, truth), "copies").severity is Severity.FINE
+
     def test_too_few_rows(self, healthy):
         finding = found(healthy.diagnose(*wave(12, 7)), "rows")
         assert finding.severity is Severity.WARNING

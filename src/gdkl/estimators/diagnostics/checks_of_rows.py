@@ -16,6 +16,12 @@ FAR = 0.05
 #: Three times as many far rows as there should be, and most of them, and the probability of chance.
 _MANY, _MOST, _CHANCE = 3 * FAR, 0.5, 1e-3
 
+#: A row stands in the training rows if it is nearer to one of them than this part of their median distance.
+_SAME = 1e-6
+
+#: Part of held-out rows that stand in the training rows beyond what these do among themselves.
+_COPIES = 0.05
+
 #: A column has moved if its mean has by half a training standard deviation, and by so many standard errors, of which
 #: by chance none of a hundred columns has as many in a hundred trials.
 _MOVED, _MOVED_ERRORS = 0.5, 4.9
@@ -23,13 +29,31 @@ _MOVED, _MOVED_ERRORS = 0.5, 4.9
 
 def check_shift(e: Evidence) -> Iterator[Finding]:
     """Whether more held-out rows than should be are far from the training rows, and which columns have moved."""
-    yield _check_far(e)
+    distances = nearest_distances(e)
+    yield _check_far(distances)
+    if distances is not None:
+        yield _check_copies(*distances)
     if e.estimator.kind_.input.image_shape is None:
         yield _check_columns(e)
 
 
-def _check_far(e: Evidence) -> Finding:
-    distances = nearest_distances(e)
+def _check_copies(training: FloatArray, new: FloatArray) -> Finding:
+    """Whether the rows are those of the training after all."""
+    least = _SAME * float(np.median(training[training > 0])) if (training > 0).any() else 0.0
+    usual, share = float((training <= least).mean()), float((new <= least).mean())
+    text = (
+        f"{100 * share:.0f} % of the held-out rows stand in the training rows too, and {100 * usual:.0f} % of these "
+        "twice."
+    )
+    if share <= 2 * usual + _COPIES:
+        return Finding("copies", Severity.FINE, text, share, high=2 * usual + _COPIES)
+    text += " What is found on them flatters the model."
+    remedy = "Judge on rows that fit has not seen; where rows come in groups, hold out whole groups."
+    severity = Severity.PROBLEM if share > _MOST else Severity.WARNING
+    return Finding("copies", severity, text, share, high=2 * usual + _COPIES, remedy=remedy)
+
+
+def _check_far(distances: tuple[FloatArray, FloatArray] | None) -> Finding:
     if distances is None:
         text = "How far rows are from the training rows is not known: pass train=(X, y)."
         return Finding("shift", Severity.UNKNOWN, text)
