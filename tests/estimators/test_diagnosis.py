@@ -78,8 +78,8 @@ class TestHealthy:
         for seed in range(150):
             X, y = wave(200, seed)
             alarms += [one.check for one in GPRegressor().fit(X[:N], y[:N]).diagnose(X[N:], y[N:]).grave]
-        # Eight checks of 150 models, of which hyperparameters are not known exactly.
-        assert len(alarms) <= 4, alarms
+        # Nine checks of 150 models, of which hyperparameters are not known exactly: three in a thousand were measured.
+        assert len(alarms) <= 8, alarms
 
 
 class TestFires:

@@ -15,7 +15,7 @@ class Diagnosing:
         """Look for what speaks against the model on held-out rows; print the answer.
 
         Checked are skill, calibration, overfitting, features, guide and student, shift, outliers, and whether there are
-        rows enough. A check alarms on one healthy model in about a thousand.
+        rows enough. A check alarms on a few healthy models in a thousand.
 
         Args:
             X: Rows that ``fit`` has not seen.

@@ -29,7 +29,7 @@ def verdict(diagnosis: Diagnosis) -> Section:
     if fine:
         parts.append(
             f"<details><summary>Checked and fine: {len(fine)}</summary>{_listed(fine)}</details>"
-            '<p class="soft">A check alarms on about one healthy model in a thousand, if rows are independent.</p>'
+            '<p class="soft">A check alarms on a few healthy models in a thousand, if rows are independent.</p>'
         )
     return Section("verdict", "Verdict", "\n".join(parts), f"verdict {diagnosis.severity}")
 

@@ -36,7 +36,10 @@ def check_intervals(e: Evidence, p: Predictive) -> Iterator[Finding]:
     found: list[Finding] = []
     for level in _LEVELS:
         held = metrics.coverage(p, e.y, level)
-        low, high = (float(end) for end in metrics.coverage_band(len(e), level, CHANCE))
+        # A noise learned from n rows has a deviation known to 1 / √(2n), which moves the coverage of both levels by
+        # about √(½ · level · (1 − level) / n).
+        rows = max(1, int(_as_many(e, 0.5)))
+        low, high = (float(end) for end in metrics.coverage_band(rows, level, CHANCE))
         text = (
             f"{100 * level:.0f} % intervals hold {100 * held:.0f} % of {len(e)} targets; chance allows {100 * low:.0f} "
             f"to {100 * high:.0f} %."
@@ -60,11 +63,17 @@ def check_intervals(e: Evidence, p: Predictive) -> Iterator[Finding]:
             )
         found.append(Finding("calibration", severity, f"{text} {words}", held, low, high, remedy))
     yield min(found, key=lambda finding: list(Severity).index(finding.severity))
-    yield _check_bias(p.cdf(e.y))
+    yield _check_bias(e, p.cdf(e.y))
 
 
-def _check_bias(pit: FloatArray) -> Finding:
-    middle, error = float(pit.mean()), float(np.sqrt(1 / 12 / len(pit)))
+def _as_many(e: Evidence, part: float) -> float:
+    """Held-out rows, fewer by what is not known after n training rows: 1 / (1/m + part/n)."""
+    return 1 / (1 / len(e) + (0 if e.training is None else part / len(e.training)))
+
+
+def _check_bias(e: Evidence, pit: FloatArray) -> Finding:
+    # The level of the function is known to σ/√n, which moves all quantiles alike, by the deviation that one row has.
+    middle, error = float(pit.mean()), float(np.sqrt(1 / 12 / _as_many(e, 1.0)))
     off = (middle - 0.5) / error
     half = 3.3 * error
     text = (
