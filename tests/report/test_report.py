@@ -19,7 +19,7 @@ from gdkl.report import write_report
 from gdkl.report.baselines import fit_baselines
 from gdkl.report.columns import column_groups, data_card, width_groups
 from gdkl.report.provenance import digest
-from gdkl.report.scores import compare, scores_of
+from gdkl.report.scores import Comparison, Score, compare, finding_of, scores_of
 from mixed_table import mixed
 
 
@@ -234,6 +234,19 @@ def test_comparisons_are_paired(fitted):
     differences = e.p.log_prob(e.y) - baselines["mean"].log_prob(e.y)
     assert comparison.lead.value == pytest.approx(differences.mean())
     assert comparison.lead.error == pytest.approx(differences.std(ddof=1) / np.sqrt(len(y)))
+
+
+@pytest.mark.parametrize(
+    ("lead", "severity"),
+    [(0.3, Severity.FINE), (0.05, Severity.NOTE), (-0.05, Severity.NOTE), (-0.3, Severity.WARNING)],
+)
+def test_a_lead_counts_where_chance_does_not_explain_it(lead, severity):
+    comparisons = [Comparison("mean", Score(2.0, 0.05)), Comparison("linear model", Score(lead, 0.05))]
+    finding = finding_of(comparisons, rows=200)
+    assert finding.severity is severity
+    assert "linear model" in finding.text
+    # Five rows show nothing.
+    assert finding_of(comparisons, rows=5).severity is Severity.NOTE
 
 
 def test_a_report_that_fails_leaves_no_file(tmp_path, fitted):

@@ -86,4 +86,7 @@ def finding_of(comparisons: list[Comparison], rows: int) -> Finding | None:
     if lead.value < -_CLEARLY and counts(-lead.value, lead.error, rows):
         remedy = f"The {best.name} is enough for these rows; or look at what it finds and this model does not."
         return Finding("simpler models", Severity.WARNING, text, lead.value, low=-_CLEARLY, remedy=remedy)
+    if not counts(lead.value, lead.error, rows):
+        text += f" The {best.name} does as well, by these rows."
+        return Finding("simpler models", Severity.NOTE, text, lead.value, low=-_CLEARLY)
     return Finding("simpler models", Severity.FINE, text, lead.value, low=-_CLEARLY)
