@@ -185,10 +185,11 @@ def test_several_targets_have_sections_of_their_own(tmp_path):
 def test_images_have_a_report(tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=60)
-    images = rng.uniform(size=(60, 1, 6, 6)) * (0.3 + 0.7 * labels[:, None, None, None])
+    images = rng.uniform(size=(60, 1, 23, 23)) * (0.3 + 0.7 * labels[:, None, None, None])
     model = NNGPClassifier(random_state=0).fit(images[:24], labels[:24])
     _, text = written(tmp_path, model, images[24:], labels[24:])
     assert "data" not in Page(text).ids
+    assert "Histogram boosting is left out: 529 columns" in text
 
 
 def test_pictures_take_the_colours_of_the_page(whole):

@@ -15,8 +15,14 @@ from gdkl.predictive import ClassPredictive, FloatArray, Predictive
 #: Rows that a Gaussian process is fitted to at most: its time grows with their cube. Classes take one per class.
 GP_ROWS = {False: 1000, True: 300}
 
+#: More columns than this have one lengthscale, and boosting of as many as the second number would take minutes.
+_LENGTHSCALES, MOST_COLUMNS = 50, 500
+
 #: Smallest probability: one of zero would make a log-likelihood infinite.
 _SMALLEST = 1e-6
+
+#: Name of the model that many columns are too many for.
+BOOSTING = "histogram boosting"
 
 #: Mean and variance at new rows, in units of the scaled target.
 Moments = tuple[FloatArray, FloatArray]
@@ -35,7 +41,8 @@ def fit_baselines(e: Evidence) -> dict[str, Predictive | ClassPredictive]:
         return found
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on convergence and constant columns
-        return found | (_classifiers(e) if e.is_classes else _regressors(e))
+        fitted = _classifiers(e) if e.is_classes else _regressors(e)
+    return found | fitted
 
 
 def _some(rows: int, most: int) -> Any:
@@ -52,10 +59,12 @@ def _regressors(e: Evidence) -> dict[str, Predictive | ClassPredictive]:
     fits: Mapping[str, Callable[[FloatArray, FloatArray, FloatArray], Moments]] = {
         "linear model": _linear,
         "Gaussian process": _gaussian_process,
-        "histogram boosting": _boosting,
+        BOOSTING: _boosting,
     }
     found: dict[str, Predictive | ClassPredictive] = {}
     for name, fit in fits.items():
+        if name == BOOSTING and e.rows.shape[1] > MOST_COLUMNS:
+            continue
         centre, variance = (value[None] for value in fit(training.rows, z, e.rows))
         found[name] = Predictive(
             centre * std + mean, variance * std**2, np.zeros_like(variance), warps=None if warp is None else [warp]
@@ -72,9 +81,9 @@ def _linear(rows: FloatArray, z: FloatArray, new: FloatArray) -> Moments:
 
 
 def _gaussian_process(rows: FloatArray, z: FloatArray, new: FloatArray) -> Moments:
-    """RBF kernel, one lengthscale per column, by evidence."""
+    """RBF kernel, one lengthscale per column where there are not many, by evidence."""
     some = _some(len(rows), GP_ROWS[False])
-    p = GPRegressor(ard=True).fit(rows[some], z[some]).predict_distribution(new)
+    p = GPRegressor(ard=rows.shape[1] <= _LENGTHSCALES).fit(rows[some], z[some]).predict_distribution(new)
     return p.mean, p.variance
 
 
@@ -104,10 +113,12 @@ def _classifiers(e: Evidence) -> dict[str, Predictive | ClassPredictive]:
     models = {
         "linear model": LogisticRegression(max_iter=2000),
         "Gaussian process": GaussianProcessClassifier(kernel, random_state=0),
-        "histogram boosting": HistGradientBoostingClassifier(random_state=0),
+        BOOSTING: HistGradientBoostingClassifier(random_state=0),
     }
     found: dict[str, Predictive | ClassPredictive] = {}
     for name, model in models.items():
+        if name == BOOSTING and e.rows.shape[1] > MOST_COLUMNS:
+            continue
         most = GP_ROWS[True] if name == "Gaussian process" else len(training)
         some = _some(len(training), most)
         fitted: Any = model.fit(training.rows[some], training.targets[some])

@@ -8,7 +8,7 @@ from typing import Any
 
 from gdkl.estimators.diagnostics import Diagnosis, Evidence, findings, gather
 from gdkl.numerics import OptionError, write_atomically
-from gdkl.report.baselines import fit_baselines
+from gdkl.report.baselines import MOST_COLUMNS, fit_baselines
 from gdkl.report.page import Section, page
 from gdkl.report.pictures import Gallery
 from gdkl.report.provenance import provenance
@@ -98,4 +98,6 @@ def _why_not(e: Evidence, baselines: bool) -> str:
             "The model does not hold its training rows: to compare it with a linear model, a Gaussian process and "
             "boosting, pass train=(X, y)."
         )
+    if e.rows.shape[1] > MOST_COLUMNS:
+        return f"Histogram boosting is left out: {e.rows.shape[1]} columns would take it minutes."
     return ""
