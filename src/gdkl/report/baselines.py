@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -61,14 +62,26 @@ def _regressors(e: Evidence) -> dict[str, Predictive | ClassPredictive]:
         "Gaussian process": _gaussian_process,
         BOOSTING: _boosting,
     }
+    known, new = training.rows, e.rows
+
+    def predicted(name: str) -> Predictive:
+        centre, variance = (value[None] for value in fits[name](known, z, new))
+        warps = None if warp is None else [warp]
+        return Predictive(centre * std + mean, variance * std**2, np.zeros_like(variance), warps=warps)
+
+    return _where_possible(fits, predicted, new.shape[1])
+
+
+def _where_possible(
+    names: Iterable[str], predicted: Callable[[str], Predictive | ClassPredictive], columns: int
+) -> dict[str, Predictive | ClassPredictive]:
+    """What can be fitted: a comparison that fails must not cost the report."""
     found: dict[str, Predictive | ClassPredictive] = {}
-    for name, fit in fits.items():
-        if name == BOOSTING and e.rows.shape[1] > MOST_COLUMNS:
+    for name in names:
+        if name == BOOSTING and columns > MOST_COLUMNS:
             continue
-        centre, variance = (value[None] for value in fit(training.rows, z, e.rows))
-        found[name] = Predictive(
-            centre * std + mean, variance * std**2, np.zeros_like(variance), warps=None if warp is None else [warp]
-        )
+        with suppress(ArithmeticError, ValueError):
+            found[name] = predicted(name)
     return found
 
 
@@ -115,16 +128,15 @@ def _classifiers(e: Evidence) -> dict[str, Predictive | ClassPredictive]:
         "Gaussian process": GaussianProcessClassifier(kernel, random_state=0),
         BOOSTING: HistGradientBoostingClassifier(random_state=0),
     }
-    found: dict[str, Predictive | ClassPredictive] = {}
-    for name, model in models.items():
-        if name == BOOSTING and e.rows.shape[1] > MOST_COLUMNS:
-            continue
-        most = GP_ROWS[True] if name == "Gaussian process" else len(training)
-        some = _some(len(training), most)
-        fitted: Any = model.fit(training.rows[some], training.targets[some])
-        probs = np.full((len(e), len(p.classes)), _SMALLEST)
-        columns = np.searchsorted(p.classes, fitted.classes_)
+    rows, labels, classes = training.rows, training.targets, p.classes
+
+    def predicted(name: str) -> ClassPredictive:
+        some = _some(len(labels), GP_ROWS[True] if name == "Gaussian process" else len(labels))
+        fitted: Any = models[name].fit(rows[some], labels[some])
+        probs = np.full((len(e), len(classes)), _SMALLEST)
+        columns = np.searchsorted(classes, fitted.classes_)
         probs[:, columns] = np.clip(fitted.predict_proba(e.rows), _SMALLEST, None)
         zeros = np.zeros_like(probs)
-        found[name] = ClassPredictive(np.log(probs), p.classes, zeros, zeros)
-    return found
+        return ClassPredictive(np.log(probs), classes, zeros, zeros)
+
+    return _where_possible(models, predicted, rows.shape[1])
