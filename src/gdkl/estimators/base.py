@@ -106,6 +106,11 @@ class EstimatorBase(BaseEstimator, ABC):
     inference_: str
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+    #: Names of the targets, where y came with any.
+    target_names_: list[str]
+    #: Where a model comes from, in plain JSON: ``gdkl fit`` notes data, target and scores, others what they like. It is
+    #: kept in the model's file.
+    provenance_: dict[str, Any]
 
     @abstractmethod
     def _read(self, X: Any, y: Any, seed: int, calibrate: bool) -> Source:
@@ -176,9 +181,19 @@ class EstimatorBase(BaseEstimator, ABC):
             if checkpoints is not None:
                 checkpoints.end(fit.model.outcome)
         self.inference_ = "exact" if exact else "sparse"
+        self._remember_targets(y)
         self._adopt(fit)
         self._warn_of_interrupt(fit.model.outcome)
         return self
+
+    def _remember_targets(self, y: Any) -> None:
+        """Keep the names of a Series or a DataFrame; what was noted of an earlier fit is of no use any more."""
+        for name in ("target_names_", "provenance_"):
+            vars(self).pop(name, None)
+        columns = getattr(y, "columns", None)
+        names = list(columns) if columns is not None else [getattr(y, "name", None)]
+        if names and all(isinstance(name, str) and name for name in names):
+            self.target_names_ = names
 
     def _may_calibrate(self) -> bool:
         """Whether rows of a loader may be held out: asked before anything is known of the data."""

@@ -33,7 +33,15 @@ LOG_NOISE = "log noise"
 OTHER = "other."
 
 #: Attributes of estimators that are plain JSON values, saved where they are set.
-ATTRIBUTES = ("n_features_in_", "inference_", "beta_", "temperature_", "sampling_seed_")
+ATTRIBUTES = (
+    "n_features_in_",
+    "inference_",
+    "beta_",
+    "temperature_",
+    "sampling_seed_",
+    "target_names_",
+    "provenance_",
+)
 
 
 def save(estimator: EstimatorBase, path: str | os.PathLike[str]) -> None:

@@ -7,6 +7,7 @@ state, so all of them work without a display: ``ax.figure.savefig("picture.png")
 from gdkl.plots.bands import bands_figure, predictive_band
 from gdkl.plots.columns import relevance
 from gdkl.plots.differences import difference_figure
+from gdkl.plots.observed import observed_against_predicted
 from gdkl.plots.reliability import (
     calibration,
     confidence_histogram,
@@ -34,6 +35,7 @@ __all__ = [
     "in_region",
     "label_informed",
     "new_figure",
+    "observed_against_predicted",
     "predictive_band",
     "relevance",
     "reliability_diagram",
