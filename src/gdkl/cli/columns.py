@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gdkl.cli.arrow import arrow_compute
 from gdkl.numerics import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def is_text(cells: Any) -> bool:
 def present(cells: Any) -> Any:
     """Text without spaces around it; missing cells are null."""
     import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     trimmed = compute.utf8_trim_whitespace(cells)
     missing = compute.is_in(trimmed, value_set=pa.array(MISSING, trimmed.type))
     return compute.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
@@ -49,8 +50,8 @@ def present(cells: Any) -> Any:
 def as_numbers(cells: Any, decimal: str = ".") -> Any:
     """What `present` returned as an Arrow column of numbers, "true" as 1; None if a cell is none."""
     import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     if decimal != ".":
         cells = compute.replace_substring(cells, pattern=decimal, replacement=".")
     try:
@@ -66,11 +67,11 @@ def as_numbers(cells: Any, decimal: str = ".") -> Any:
         return None
 
 
-def as_dates(cells: Any) -> pd.Series[Any] | None:
+def as_dates(cells: Any) -> pd.Series | None:
     """What `present` returned as dates, if all are as ISO 8601 has them: 2026-01-31, or with a time behind it."""
     import pandas as pd  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     cells = _unmarked(cells)
     dates = compute.all(compute.match_substring_regex(cells, _ISO_DATE))
     # None where all cells are missing.
@@ -84,8 +85,8 @@ def as_dates(cells: Any) -> pd.Series[Any] | None:
 
 def _unmarked(cells: Any) -> Any:
     import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     marked = compute.is_in(cells, value_set=pa.array(MARKS, cells.type))
     return compute.if_else(marked, pa.scalar(None, cells.type), cells)
 
@@ -118,8 +119,8 @@ def guessed(name: str, cells: Any, decimal: str, kind: str | None = None) -> Any
         kind: What the user wants it to be read as.
     """
     import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     if not is_text(cells):
         return compute.cast(cells, pa.string()).to_pandas() if kind == CATEGORY else cells.to_pandas()
     text = present(cells)
@@ -153,8 +154,8 @@ def as_fitted(code: ColumnCode, cells: Any, decimal: str, first_row: int = 0) ->
     """
     import pandas as pd  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     words = [level for level in code.levels if isinstance(level, str)]
     if not is_text(cells):
         simple = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_boolean(cells.type)

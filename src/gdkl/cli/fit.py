@@ -142,17 +142,17 @@ def _run(settings: FitSettings) -> tuple[dict[str, Any], list[Score]]:
     held_out = held_out_rows(table.target, settings.holdout, settings.seed)
     scores: list[Score] = []
     prediction: Any = None
-    estimator: Any = None
+    scored: Any = None
     truth = table.target.values.to_numpy()[held_out]
     if len(held_out):
         from gdkl.cli.scores import scores_of  # noqa: PLC0415  (models take seconds to import)
 
         used = _others(n, held_out)
         say(f"Fitting {name} to {len(used)} rows, to score it on the other {len(held_out)} ...")
-        estimator = _fitted(name, settings, table, used)
-        prediction = estimator.predict_distribution(table.frame.iloc[held_out])
+        scored = _fitted(name, settings, table, used)
+        prediction = scored.predict_distribution(table.frame.iloc[held_out])
         scores = scores_of(prediction, truth)
-    refitted = estimator is None or settings.refit
+    estimator, refitted = scored, scored is None or settings.refit
     if refitted:
         say(f"Fitting {name} to all {n} rows, for the model that is saved ...")
         estimator = _fitted(name, settings, table, _others(n, held_out[:0]))

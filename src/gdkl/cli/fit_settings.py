@@ -111,16 +111,19 @@ def settings_from(
     """
     from gdkl.experiments.overrides import parse_value  # noqa: PLC0415
 
-    values = {} if config is None else _read(config)
+    values: dict[str, Any] = {} if config is None else _read(config)
     values |= {name: value for name, value in given.items() if value is not None}
-    options = dict(values.get("options", {}))
+    options: dict[str, Any] = dict(values.get("options", {}))
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise OptionError(f"--set {text!r} is not of the form key=value or preset.key=value.")
         options[key.strip()] = parse_value(value)
-    columns = dict(values.get("columns", {})) | dict.fromkeys(category, CATEGORY) | dict.fromkeys(drop, DROP)
-    settings = FitSettings(**values | {"options": options, "columns": columns})
+    columns: dict[str, str] = (
+        dict(values.get("columns", {})) | dict.fromkeys(category, CATEGORY) | dict.fromkeys(drop, DROP)
+    )
+    values |= {"options": options, "columns": columns}
+    settings = FitSettings(**values)
     if not settings.data:
         raise OptionError("there is no table to fit to: gdkl fit data.csv --target y, or gdkl fit --config fit.toml.")
     return settings

@@ -14,8 +14,6 @@ from gdkl.cli.table_files import STANDARD, open_table
 from gdkl.numerics import DataError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from gdkl.cli.training_table import TrainingTable
     from gdkl.inputs import ColumnCode
 
@@ -95,8 +93,8 @@ def _kind(code: ColumnCode) -> str:
     return "drop" if code.left_out else code.kind
 
 
-def _about(code: ColumnCode, column: pd.Series[Any]) -> str:
-    present: Any = column.dropna()
+def _about(code: ColumnCode, column: Any) -> str:
+    present = column.dropna()
     missing = f", {len(column) - len(present)} missing" if len(present) < len(column) else ""
     if code.left_out:
         return f"left out: {code.left_out}{missing}"

@@ -63,7 +63,8 @@ def description(model: TableModel) -> dict[str, Any]:
     else:
         read = [(str(code.name), _in_words(code)) for code in model.columns]
     _, header = read_model(Path(model.path))
-    options = {name: value for name, value in header["options"].items() if value is not None}
+    usual = type(estimator)().get_params(deep=False)
+    options = {name: value for name, value in header["options"].items() if value not in (None, usual[name])}
     outcome = header["outcome"] or {}
     return {
         "file": model.path,
@@ -116,7 +117,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines += [f"scores      {scores} ({held_out['rows']} held-out rows)"] if scores else []
         lines.append(f"versions    {', '.join(f'{name} {number}' for name, number in noted['versions'].items())}")
     inference = f"{found['inference']} inference" + (f", {found['steps']} steps" if found["steps"] else "")
-    options = ", ".join(f"{name}={value}" for name, value in found["options"].items())
+    options = ", ".join(f"{name}={value}" for name, value in found["options"].items()) or "all as they come"
     speakers = ", ".join(
         f"{name} {number(share) if isinstance(share, float) else [round(one, 3) for one in share]}"
         for name, share in found["weights"].items()

@@ -54,10 +54,8 @@ def predict(
         raise OptionError("--json needs -o FILE: standard output has the predictions otherwise.")
     if output != STANDARD:
         check_output(output)
-    started = time.perf_counter()
     with open_table(data) as table:
-        rows = _predict_all(model_path, table, output, coverage)
-    seconds = time.perf_counter() - started
+        rows, seconds = _predict_all(model_path, table, output, coverage)
     # Kilobytes, but for macOS.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if as_json:
@@ -78,13 +76,14 @@ def predict(
     )
 
 
-def _predict_all(model_path: str, table: TableFile, output: str, coverage: float) -> int:
-    """Predict and write; how many rows there were."""
+def _predict_all(model_path: str, table: TableFile, output: str, coverage: float) -> tuple[int, float]:
+    """Predict and write; how many rows there were, and how long it took once the model was read."""
     import pyarrow as pa  # noqa: PLC0415  (help does not need them, and models take seconds to import)
 
     from gdkl.cli.table_model import PART_ROWS, TableModel  # noqa: PLC0415
 
     model = TableModel(model_path)
+    started = time.perf_counter()
     new = model.names_of_predictions(coverage)
     if taken := [name for name in new if name in table.names]:
         raise DataError(f"{table.name} has a column {taken[0]!r} already: rename it, or leave it out.")
@@ -104,7 +103,7 @@ def _predict_all(model_path: str, table: TableFile, output: str, coverage: float
                 progress.update(done)
         if not done:
             raise DataError(f"{table.name} has a header and no rows: give a table with rows.")
-    return done
+    return done, time.perf_counter() - started
 
 
 def _numbers(model: TableModel, table: TableFile) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from gdkl.cli.columns import as_fitted, places
 from gdkl.cli.nearest import nearest
@@ -143,7 +143,7 @@ class TableModel:
         pick: Any = getattr(rows, "iloc", rows)
         parts = [self.estimator.predict_distribution(pick[part]) for part in chunk_slices(len(rows), PART_ROWS)]
         joined = (
-            np.concatenate([cast(Any, getattr(part, name)) for part in parts])
+            np.concatenate([getattr(part, name) for part in parts])
             for name in ("log_probs", "latent_mean", "latent_variance")
         )
         log_probs, mean, variance = joined

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from gdkl.cli.arrow import arrow_compute
 from gdkl.cli.table_files import STANDARD, Dialect
 from gdkl.numerics import DataError, file_beside
 
@@ -96,26 +97,25 @@ def _csv_writer(file: BinaryIO, names: Sequence[str], dialect: Dialect) -> Write
 
 def _lines(columns: Sequence[Any], dialect: Dialect) -> Any:
     """Lines of a CSV file, joined by Arrow without a Python object per cell."""
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
-
+    compute = arrow_compute()
     cells = [_cells(column, dialect) for column in columns]
     if len(cells) == 1:
         # An empty line would be no row.
-        cells = [compute.if_else(compute.equal(compute.fill_null(cells[0], ""), ""), '""', cells[0])]
-    options: Any = {"null_handling": "replace", "null_replacement": ""}
-    rows = compute.binary_join_element_wise(*cells, pa.scalar(dialect.separator, pa.large_string()), **options)
-    ended = compute.binary_join_element_wise(rows, pa.scalar("", pa.large_string()), "\n", **options)
+        empty = compute.equal(compute.fill_null(cells[0], _text("")), _text(""))
+        cells = [compute.if_else(empty, _text('""'), cells[0])]
+    rows = _joined(*cells, separator=dialect.separator)
+    ended = _joined(rows, _text("\n"), separator="")
     # The text of all rows lies in one buffer.
     _, offsets, text = ended.buffers()
-    ends = memoryview(offsets).cast("q")
+    ends = memoryview(offsets).cast("b").cast("q")
     return memoryview(text)[ends[ended.offset] : ends[ended.offset + len(ended)]]
 
 
 def _cells(column: Any, dialect: Dialect) -> Any:
+    """A column as text, quoted where it has to be; missing cells are null."""
     import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     try:
         text = compute.cast(column, pa.large_string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
@@ -128,9 +128,19 @@ def _cells(column: Any, dialect: Dialect) -> Any:
     if not compute.any(special).as_py():
         return text
     doubled = compute.replace_substring(text, '"', '""')
-    quote = pa.scalar('"', text.type)
-    quoted = compute.binary_join_element_wise(quote, doubled, quote, pa.scalar("", text.type))
-    return compute.if_else(special, quoted, text)
+    return compute.if_else(special, _joined(_text('"'), doubled, _text('"'), separator=""), text)
+
+
+def _joined(*parts: Any, separator: str) -> Any:
+    """Text and columns of text joined row by row; what is null is empty."""
+    options: Any = {"null_handling": "replace", "null_replacement": ""}
+    return arrow_compute().binary_join_element_wise(*parts, _text(separator), **options)
+
+
+def _text(value: str) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.scalar(value, pa.large_string())
 
 
 @contextmanager

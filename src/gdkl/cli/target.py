@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gdkl.cli.arrow import arrow_compute
 from gdkl.cli.columns import as_numbers, first_that_is_no_number, is_text, present
 from gdkl.numerics import DataError, OptionError
 
@@ -87,8 +88,8 @@ def check_task(task: str | None) -> None:
 def _both(cells: Any, decimal: str) -> tuple[Any, Any]:
     """A column as numbers, None if it has others, and as labels."""
     import pyarrow as pa  # noqa: PLC0415  (help does not need it)
-    from pyarrow import compute  # noqa: PLC0415
 
+    compute = arrow_compute()
     if not is_text(cells):
         labels = cells.to_pandas()
         numeric = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_decimal(cells.type)

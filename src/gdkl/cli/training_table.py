@@ -64,14 +64,11 @@ def read_training_table(settings: FitSettings) -> TrainingTable:
             f"{table.name} has no column beside the target {settings.target!r}: give columns to learn from."
         )
     where = places(names, table.names, table.name)
-    frame = pd.concat(
-        [
-            guessed(name, cells.column(at), decimal, settings.columns.get(name))
-            for name, at in zip(names, where, strict=True)
-        ],
-        axis=1,
-    )
-    frame.columns = pd.Index(names)
+    read = [
+        guessed(name, cells.column(at), decimal, settings.columns.get(name))
+        for name, at in zip(names, where, strict=True)
+    ]
+    frame = pd.concat(read, axis=1, keys=names)
     _warn_of_row_numbers(frame)
     known = target.values.notna().to_numpy()
     missing = int((~known).sum())
@@ -82,7 +79,7 @@ def read_training_table(settings: FitSettings) -> TrainingTable:
         )
     values = target.values[known].reset_index(drop=True).rename(settings.target)
     kept = Target(target.task, target.reason, values)
-    return TrainingTable(table.name, frame[known].reset_index(drop=True), kept, missing)
+    return TrainingTable(table.name, frame.loc[known].reset_index(drop=True), kept, missing)
 
 
 def check_header(table: TableFile) -> None:

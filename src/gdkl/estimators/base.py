@@ -191,7 +191,7 @@ class EstimatorBase(BaseEstimator, ABC):
         for name in ("target_names_", "provenance_"):
             vars(self).pop(name, None)
         columns = getattr(y, "columns", None)
-        names = list(columns) if columns is not None else [getattr(y, "name", None)]
+        names: list[Any] = [getattr(y, "name", None)] if columns is None else list(columns)
         if names and all(isinstance(name, str) and name for name in names):
             self.target_names_ = names
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,7 +48,7 @@ def observed_against_predicted(
     for rows, color, label in ((inside, BLUE, f"in its {100 * level:g} % interval"), (~inside, VERMILION, "outside")):
         if bool(rows.any()):
             bars = (mean[rows] - low[rows], high[rows] - mean[rows])
-            look = {"color": color, "markersize": 3.5, "elinewidth": 0.9, "alpha": 0.75}
+            look: dict[str, Any] = {"color": color, "markersize": 3.5, "elinewidth": 0.9, "alpha": 0.75}
             # The mean of a skewed distribution may lie beyond its interval.
             ends = np.maximum(bars, 0.0)
             ax.errorbar(truth[rows], mean[rows], ends, fmt="o", label=f"{label} ({rows.sum()})", **look)
