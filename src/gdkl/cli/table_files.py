@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import warnings
+import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ STANDARD = "-"
 
 #: Bytes of a CSV file that are parsed at a time, which bounds memory whatever the file's length.
 _BLOCK = 2**22
+#: A record of more bytes is an open quote.
+_LONGEST = 2**26
 #: Rows of a Parquet file that are read at a time.
 _ROWS = 50_000
 #: Bytes from which separator, decimal mark and encoding are told; the header must be in them.
@@ -66,18 +69,7 @@ class TableFile:
 
     def batches(self) -> Iterator[Any]:
         """Record batches of some rows each; columns by their places, as names may come twice."""
-        import pyarrow as pa  # noqa: PLC0415  (help does not need it)
-
-        self._odd_rows: list[Any] = []
-        try:
-            # A block without rows, such as that of a header alone, may come too.
-            yield from (batch for batch in self._open() if batch.num_rows)
-        except pa.ArrowInvalid as error:
-            raise DataError(self._explained(str(error))) from error
-        except UnicodeError as error:
-            raise DataError(_not_utf8(self.name)) from error
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise DataError(f"{self.name} is damaged or cut short ({error}): copy it again.") from error
+        return self._source.iter_batches(batch_size=_ROWS) if self.dialect is None else self._csv_batches(self.dialect)
 
     def read(self) -> Any:
         """All rows as one Arrow table.
@@ -92,44 +84,53 @@ class TableFile:
             raise DataError(f"{self.name} has a header and no rows: give a table with rows.")
         return pa.Table.from_batches(batches)
 
-    def _open(self) -> Any:
+    def _csv_batches(self, dialect: Dialect) -> Iterator[Any]:
+        """Parse the file a block at a time, in this thread.
+
+        Arrow's own streaming reader reads ahead in a thread, which aborts the process if it is still at it at the end.
+        """
+        import pyarrow as pa  # noqa: PLC0415
+
+        rows = 0
+        for number, block in enumerate(_blocks(self._source, self.name, dialect.encoding)):
+            try:
+                table = self._parsed(block, dialect.separator, header=number == 0)
+            except pa.ArrowInvalid as error:
+                raise DataError(self._explained(str(error), rows)) from error
+            rows += table.num_rows
+            yield from table.combine_chunks().to_batches()
+
+    def _parsed(self, block: bytes, separator: str, *, header: bool) -> Any:
         import pyarrow as pa  # noqa: PLC0415
         from pyarrow import csv as arrow_csv  # noqa: PLC0415
 
-        if self.dialect is None:
-            return self._source.iter_batches(batch_size=_ROWS)
-        if self._source is None:
-            return ()
         numbered = [str(place) for place in range(len(self.names))]
-        return arrow_csv.open_csv(
-            self._source,
+        return arrow_csv.read_csv(
+            pa.BufferReader(block),
             read_options=arrow_csv.ReadOptions(
-                column_names=numbered, skip_rows_after_names=1, block_size=_BLOCK, encoding=self.dialect.encoding
+                column_names=numbered, skip_rows_after_names=int(header), use_threads=False, block_size=len(block) + 1
             ),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=self.dialect.separator,
+                delimiter=separator,
                 newlines_in_values=True,
                 # In a table of one column an empty line is a missing cell.
                 ignore_empty_lines=len(numbered) > 1,
-                invalid_row_handler=self._remember_row,
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(numbered, pa.string()), strings_can_be_null=False
             ),
         )
 
-    def _remember_row(self, row: Any) -> str:
-        self._odd_rows.append(row)
-        return "error"
-
-    def _explained(self, message: str) -> str:
-        if self._odd_rows:
-            row = self._odd_rows[0]
-            # The header is the first row.
-            where = "a row" if row.number is None else f"row {row.number - 1}"
+    def _explained(self, message: str, rows_before: int) -> str:
+        """What Arrow says of a file that it cannot read, in our words."""
+        found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", message, flags=re.DOTALL)
+        if found:
+            number, expected, got, text = found.groups()
+            # The first block's first row is the header.
+            where = f"row {rows_before + int(number) - (not rows_before)}" if number else "a row"
             return (
-                f"{self.name}: {where} has {row.actual_columns} cells and the header {row.expected_columns} "
-                f"({row.text[:60]!r}): give every row as many cells, and quote text that has separators in it."
+                f"{self.name}: {where} has {got} cells and the header {expected} ({text[:60]!r}): give every row as "
+                "many cells, and quote text that has separators in it."
             )
         if "UTF8" in message:
             return _not_utf8(self.name)
@@ -150,21 +151,55 @@ def open_table(path: str) -> Generator[TableFile]:
     with _open_bytes(path) as file:
         head = file.read(_HEAD)
         if head.startswith(b"PAR1"):
-            yield _parquet(name, file, head)
+            # What cannot be sought in is read as a whole: the directory of a Parquet file is at its end.
+            yield _parquet(name, file if file.seekable() else io.BytesIO(head + file.read()))
             return
         stream: Any = _rejoined(head, file)
-        zipped = head.startswith(b"\x1f\x8b")
-        if zipped:
+        if head.startswith(b"\x1f\x8b"):
             stream = gzip.GzipFile(fileobj=stream)
             try:
                 head = stream.read(_HEAD)
-            except (EOFError, OSError) as error:
+            except (EOFError, OSError, zlib.error) as error:
                 raise DataError(f"{name} is damaged or cut short ({error}): copy it again.") from error
             stream = _rejoined(head, stream)
         names, dialect, rows = _sniffed(name, head)
-        # Arrow reads a file by itself faster than through Python.
-        source = path if not zipped and path != STANDARD and Path(path).is_file() else stream
-        yield TableFile(name, names, dialect, source if rows else None)
+        yield TableFile(name, names, dialect, stream if rows else io.BytesIO())
+
+
+def _blocks(file: BinaryIO, name: str, encoding: str) -> Iterator[bytes]:
+    """Bytes of whole records, as UTF-8, so many at a time."""
+    decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
+    begun = b""
+    while True:
+        try:
+            read = file.read(_BLOCK)
+            part = read if decoder is None else decoder.decode(read, final=not read).encode()
+        except UnicodeError as error:
+            raise DataError(_not_utf8(name)) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{name} is damaged or cut short ({error}): copy it again.") from error
+        if not read:
+            break
+        begun += part
+        end = _end_of_record(begun)
+        if end:
+            yield begun[:end]
+            begun = begun[end:]
+        elif len(begun) > _LONGEST:
+            raise DataError(f"{name} has a row of more than {_LONGEST // 2**20} MB: close the quotes that it opens.")
+    if begun.strip():
+        yield begun
+
+
+def _end_of_record(text: bytes) -> int:
+    """Where the last whole record ends: at a line's end with an even number of quotes before it; 0 if there is none."""
+    end = text.rfind(b"\n") + 1
+    quotes = text.count(b'"', 0, end)
+    while end and quotes % 2:
+        before = text.rfind(b"\n", 0, end - 1) + 1
+        quotes -= text.count(b'"', before, end)
+        end = before
+    return end
 
 
 def _open_bytes(path: str) -> Any:
@@ -210,12 +245,10 @@ def _rejoined(head: bytes, rest: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Rejoined(head, rest), 2**16))
 
 
-def _parquet(name: str, file: BinaryIO, head: bytes) -> TableFile:
+def _parquet(name: str, source: Any) -> TableFile:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
-    # The directory of a Parquet file is at its end: what cannot be sought in is read as a whole.
-    source = file if file.seekable() else io.BytesIO(head + file.read())
     try:
         found = parquet.ParquetFile(source)
     except (pa.ArrowInvalid, OSError) as error:
@@ -227,6 +260,8 @@ def _sniffed(name: str, head: bytes) -> tuple[list[str], Dialect, bool]:
     """Names of the columns, the dialect, and whether there is anything below the header."""
     if head.startswith(b"PK\x03\x04"):
         raise DataError(f"{name} is an Excel workbook or a zip archive: save the sheet as CSV.")
+    if head[8:10] == b'{"':
+        raise DataError(f"{name} is a model file, and a table is needed here: the model comes first, then the table.")
     text, encoding = _decoded(name, head)
     if not text.strip():
         raise DataError(f"{name} is empty: give a table with the names of its columns in the first line.")
