@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gdkl.cli.fit_settings import ESTIMATORS, FitSettings
+from gdkl.cli.columns import CATEGORY, DATE, KINDS, NUMBER
+from gdkl.cli.fit_settings import DROP, ESTIMATORS, FitSettings
 from gdkl.cli.predict import DataPath
 from gdkl.cli.table_files import STANDARD, open_table
 from gdkl.numerics import DataError
@@ -35,7 +36,7 @@ def init(
     guessed = target is None
     if guessed:
         with open_table(data) as table:
-            target = table.names[-1]
+            target = next((name for name in reversed(table.names) if name), "")
     settings = FitSettings(data=data, target=target or "", drop_missing_target=True)
     table = read_training_table(settings)
     typer.echo("\n".join(_lines(settings, table, guessed=guessed)))
@@ -61,8 +62,13 @@ def _lines(settings: FitSettings, table: TrainingTable, *, guessed: bool) -> lis
         ("refit", settings.refit, "whether the saved model is fitted to all rows once it is scored"),
         ("drop_missing_target", bool(table.missing), missing),
     ]
+    kinds = [DROP if code.left_out else code.kind for code in codes]
+    abouts = [_about(code, table.frame[code.name]) for code in codes]
+    # What only Parquet can hold, such as an order of categories, is read as it is, whatever is said here.
+    marks = ["" if kind in (*KINDS, DROP) else "# " for kind in kinds]
     described = [
-        (name, _kind(code), _about(code, table.frame[name])) for name, code in zip(table.frame, codes, strict=True)
+        (mark + json.dumps(code.name, ensure_ascii=False), _toml(kind), about)
+        for mark, code, kind, about in zip(marks, codes, kinds, abouts, strict=True)
     ]
     return [
         "# Settings of gdkl fit --config FILE. Options of the command line come first.",
@@ -71,7 +77,7 @@ def _lines(settings: FitSettings, table: TrainingTable, *, guessed: bool) -> lis
         "[options]  # of the estimator, such as n_iter = 200 or preset.learning_rate = 0.02",
         "",
         '[columns]  # "number", "category", "date" (as 2026-01-31), or "drop" to leave a column out',
-        *_aligned([(json.dumps(name, ensure_ascii=False), _toml(kind), about) for name, kind, about in described]),
+        *_aligned(described),
     ]
 
 
@@ -88,19 +94,18 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _kind(code: ColumnCode) -> str:
-    """What the column is read as; one that the model leaves out may as well be dropped."""
-    return "drop" if code.left_out else code.kind
-
-
 def _about(code: ColumnCode, column: Any) -> str:
     present = column.dropna()
     missing = f", {len(column) - len(present)} missing" if len(present) < len(column) else ""
     if code.left_out:
         return f"left out: {code.left_out}{missing}"
-    if code.kind == "category":
+    if code.kind == CATEGORY:
+        levels = present.nunique()
         shown = ", ".join(map(str, code.levels[:5])) + (", ..." if len(code.levels) > 5 else "")
-        return f"{present.nunique()} levels: {shown}{missing}"
-    if code.kind == "number":
+        rare = f" ({levels - len(code.levels)} others are rare)" if levels > len(code.levels) else ""
+        return f"{levels} levels: {shown}{rare}{missing}"
+    if code.kind == NUMBER:
         return f"{present.nunique()} values from {present.min():g} to {present.max():g}{missing}"
+    if code.kind != DATE:
+        return f"{code.kind}{missing}"
     return f"from {present.min():%Y-%m-%d} to {present.max():%Y-%m-%d}{missing}"

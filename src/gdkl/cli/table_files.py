@@ -92,7 +92,7 @@ class TableFile:
         import pyarrow as pa  # noqa: PLC0415
 
         rows = 0
-        for number, block in enumerate(_blocks(self._source, self.name, dialect.encoding)):
+        for number, block in enumerate(_blocks_of(self._source, self.name, dialect.encoding, _BLOCK)):
             try:
                 table = self._parsed(block, dialect.separator, header=number == 0)
             except pa.ArrowInvalid as error:
@@ -166,13 +166,13 @@ def open_table(path: str) -> Generator[TableFile]:
         yield TableFile(name, names, dialect, stream if rows else io.BytesIO())
 
 
-def _blocks(file: BinaryIO, name: str, encoding: str) -> Iterator[bytes]:
-    """Bytes of whole records, as UTF-8, so many at a time."""
+def _blocks_of(file: BinaryIO, name: str, encoding: str, size: int) -> Iterator[bytes]:
+    """Whole records as UTF-8, so many bytes of the file at a time."""
     decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
     begun = b""
     while True:
         try:
-            read = file.read(_BLOCK)
+            read = file.read(size)
             part = read if decoder is None else decoder.decode(read, final=not read).encode()
         except UnicodeError as error:
             raise DataError(_not_utf8(name)) from error

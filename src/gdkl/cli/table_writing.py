@@ -156,6 +156,8 @@ def _parquet_writer(file: BinaryIO, names: Sequence[str]) -> Generator[Write]:
             opened.append(parquet.ParquetWriter(file, batch.schema))
         opened[0].write_batch(batch)
 
-    yield write
-    for writer in opened:
-        writer.close()
+    try:
+        yield write
+    finally:
+        for writer in opened:
+            writer.close()
