@@ -30,8 +30,7 @@ def test_version() -> None:
     "arguments",
     [
         (),
-        ("demo",),
-        ("reproduce",),
+        *((name,) for name in ("fit", "predict", "evaluate", "inspect", "init", "doctor", "demo", "reproduce")),
         ("datasets",),
         ("datasets", "list"),
         ("datasets", "fetch"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -22,6 +23,8 @@ from typer.testing import CliRunner, Result
 
 import gdkl
 from gdkl.cli import app, table_files, table_model
+from gdkl.cli.target import Target
+from gdkl.cli.training_table import held_out_rows
 from mixed_table import mixed
 
 FRAME, Y = mixed(80)
@@ -29,8 +32,9 @@ FRAME, Y = mixed(80)
 TABLE = FRAME.drop(columns=["tax", "grade", "zone", "empty"]).astype({"heating": object})
 TABLE.insert(3, "price", Y)
 RISK = TABLE.rename(columns={"price": "risk"}).assign(risk=np.where(np.median(Y) < Y, "dear", "cheap"))
-#: What the model learns from, as pandas reads it.
+#: What the model learns from, and how it is read.
 LEARNED = TABLE.drop(columns=["price", "name"])
+AS_READ = LEARNED.assign(garden=LEARNED["garden"].astype(float), sold=LEARNED["sold"].dt.tz_localize("UTC"))
 
 
 def run(*arguments: object, stdin: bytes | None = None) -> Result:
@@ -60,9 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def predicted(folder: Path, data: object, model: str = "p.gdkl", *options: object) -> pd.DataFrame:
-    return pd.read_csv(
-        io.StringIO(done("predict", folder / model, data, *options).stdout), float_precision="round_trip"
-    )
+    return pd.read_csv(io.StringIO(done("predict", folder / model, data, *options).stdout))
 
 
 class TestFit:
@@ -103,20 +105,22 @@ class TestFit:
         partial = gdkl.load(tmp_path / "k.gdkl")
         assert json.loads(kept.stdout)["rows"] == 72
         assert json.loads(kept.stdout)["held_out"] == answer["held_out"]
-        # The eight rows that the partial model has not seen are those whose scores are told: of all sets of eight
-        # rows, they are found by refitting without them.
-        assert partial.provenance_["held_out"]["rows"] == 8
-        assert model.provenance_["target"] == "price"
-        assert model.target_names_ == ["price"]
-        assert (
-            model.provenance_["sha256"]
-            == __import__("hashlib").sha256((folder / "houses.csv").read_bytes()).hexdigest()
-        )
+        # The scores are those of the model without the held-out rows, on these rows.
+        rows = held_out_rows(Target("regression", "", TABLE["price"]), 0.1, 5)
+        assert len(rows) == 8
+        p = partial.predict_distribution(AS_READ.iloc[rows])
+        scores = {name: score["value"] for name, score in answer["held_out"]["scores"].items()}
+        assert scores == pytest.approx(gdkl.metrics.summary(p, Y[rows]))
+        alone = gdkl.NNGPRegressor(relevance=True).fit(AS_READ.drop(index=rows), np.delete(Y, rows))
+        np.testing.assert_allclose(partial.predict(AS_READ), alone.predict(AS_READ), rtol=1e-9)
+        assert np.abs(model.predict(AS_READ) - partial.predict(AS_READ)).max() > 1e-3
+        assert model.target_names_ == [model.provenance_["target"]] == ["price"]
+        digest = hashlib.sha256((folder / "houses.csv").read_bytes()).hexdigest()
+        assert model.provenance_["sha256"] == digest
 
     def test_the_model_is_the_one_that_python_fits(self, folder: Path) -> None:
-        frame = LEARNED.assign(garden=LEARNED["garden"].astype(float), sold=LEARNED["sold"].dt.tz_localize("UTC"))
-        model = gdkl.NNGPRegressor(relevance=True).fit(frame, Y)
-        np.testing.assert_allclose(gdkl.load(folder / "p.gdkl").predict(frame), model.predict(frame), rtol=1e-9)
+        model = gdkl.NNGPRegressor(relevance=True).fit(AS_READ, Y)
+        np.testing.assert_allclose(gdkl.load(folder / "p.gdkl").predict(AS_READ), model.predict(AS_READ), rtol=1e-9)
 
     def test_settings_come_from_a_file_and_options_come_first(self, folder: Path, tmp_path: Path) -> None:
         written = done("init", folder / "houses.csv", "--target", "price").stdout
@@ -170,8 +174,7 @@ class TestPredict:
         found = predicted(folder, folder / "houses.csv")
         assert list(found) == [*TABLE, "price_mean", "price_std", "price_lower_90", "price_upper_90"]
         model = gdkl.load(folder / "p.gdkl")
-        frame = LEARNED.assign(garden=LEARNED["garden"].astype(float), sold=LEARNED["sold"].dt.tz_localize("UTC"))
-        mean, std = model.predict(frame, return_std=True)
+        mean, std = model.predict(AS_READ, return_std=True)
         np.testing.assert_array_equal(found["price_mean"], mean)
         np.testing.assert_array_equal(found["price_std"], std)
         np.testing.assert_allclose(found["price_lower_90"], norm.ppf(0.05, mean, std), rtol=1e-12)
