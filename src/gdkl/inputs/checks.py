@@ -109,6 +109,8 @@ def _validate(estimator: BaseEstimator, given: Any, **options: Any) -> Any:
         elif "skip_check_array" in options:
             # Names that are missing, unknown or in another order come one per line.
             message = " ".join(message.split())
+            if "same order" in message:
+                message += " Put them in that order: X[model.feature_names_in_]."
         raise DataError(message) from error
     except TypeError as error:
         if "eature names" not in str(error):
