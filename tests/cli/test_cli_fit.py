@@ -315,6 +315,10 @@ WRONG = {
     "one value": (("fit", "constant.csv", "--target", "price"), "has one value only"),
     "no folder": (("fit", "houses.csv", "--target", "price", "-o", "no/m.gdkl"), "the folder no does not exist"),
     "picture": (("fit", "houses.csv", "--target", "price", "--picture", "a.doc"), "use .png, .pdf, .svg"),
+    "over the data": (("fit", "houses.csv", "--target", "price", "-o", "houses.csv"), "cannot be written"),
+    "over the model": (("predict", "p.gdkl", "houses.csv", "-o", "p.gdkl"), "p.gdkl is the model"),
+    "two in one": (("fit", "houses.csv", "--target", "price", "-o", "m.png"), "both the model and its picture"),
+    "infinite": (("predict", "p.gdkl", "infinite.csv"), "column 'size' has an infinite number in row 2"),
     "estimator": (("fit", "houses.csv", "--target", "price", "--estimator", "svm"), "use gdkl, nngp"),
     "other task": (("fit", "houses.csv", "--target", "price", "--estimator", "nn"), "not for regression"),
     "option": (("fit", "houses.csv", "--target", "price", "--set", "n_itr=3"), "did you mean 'n_iter'"),
@@ -353,6 +357,7 @@ def wrong(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "worse.toml").write_text('data = "houses.csv"\nseed = "one"\n')
     LEARNED.drop(columns=["size", "city"]).to_csv(path / "missing.csv", index=False)
     LEARNED.assign(rooms=["1", "2", "many", *["3"] * 77]).to_csv(path / "text.csv", index=False)
+    LEARNED.assign(size=[1.0, np.inf, *[2.0] * 78]).to_csv(path / "infinite.csv", index=False)
     LEARNED.assign(sold="soon").to_csv(path / "dates.csv", index=False)
     LEARNED.assign(price_mean=1).to_csv(path / "taken.csv", index=False)
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,23 @@ def test_columns_of_text_become_what_they_hold(
         assert found.tolist() == [pd.Timestamp(text, tz="UTC") if text else pd.NaT for text in expected]
     else:
         pd.testing.assert_series_equal(found, pd.Series(expected), check_dtype=False, check_names=False)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["1", "2.5", "n/k", "4"], r"'x' is read as text, though 3 of 4 cells are numbers \(not 'n/k'\)"),
+        (["31/01/2026", "1.2.2026"], "2 of 2 cells look like dates: write them as 2026-01-31"),
+        (["$1,200", "3 €", "17%", "4 kg"], "4 of 4 cells look like numbers"),
+    ],
+)
+def test_text_that_may_be_meant_otherwise_is_told(texts: list[str], told: str) -> None:
+    with pytest.warns(DataWarning, match=told):
+        assert guessed("x", pa.array(texts), ".").tolist() == texts
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        guessed("x", pa.array(texts), ".", "category")
+        guessed("x", pa.array(["4wd", "fwd", "1", "rwd"]), ".")
 
 
 def test_every_number_is_read_to_the_last_bit() -> None:

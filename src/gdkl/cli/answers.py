@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: The option of every command that has an answer.
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object in place of text.")]
 
+#: What the column of baselines is.
+BASELINE = "Baseline: their mean, or the shares of their classes, as the prediction of every row."
+
 
 def print_json(answer: Mapping[str, Any]) -> None:
     """Print one JSON object; what is no finite number is null."""
@@ -43,7 +46,7 @@ def print_scores(scores: Sequence[Score], lines: Sequence[str] = ()) -> None:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("±", justify="right", no_wrap=True)
     if compared:
-        table.add_column("no columns", justify="right", no_wrap=True)
+        table.add_column("baseline", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for score in scores:
         cells = [score.value, score.error, score.baseline] if compared else [score.value, score.error]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gdkl.cli.arrow import arrow_compute
-from gdkl.numerics import DataError, OptionError
+from gdkl.numerics import DataError, DataWarning, OptionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,10 @@ MISSING = (
 #: Text that stands for a missing cell among numbers and dates.
 MARKS = ("?", "-", "--", ".", "..")
 
+#: Numbers as files should have them; dates in another order; numbers with a sign of money, thousands or a unit.
+_PLAIN = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+_OTHER_DATE = r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}\b"
+_DRESSED = r"^[-+]?\s?[$€£¥]?\s?[-+]?\d[\d.,'\s]*\s?([$€£¥%]|[A-Za-z]{1,3})?$"
 _ISO_DATE = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
 
 
@@ -127,7 +132,7 @@ def guessed(name: str, cells: Any, decimal: str, kind: str | None = None) -> Any
     if kind in (None, NUMBER):
         numbers = as_numbers(text, decimal)
         if numbers is not None:
-            return numbers.to_pandas()
+            return _finite(name, numbers).to_pandas()
         if kind == NUMBER:
             row, found = first_that_is_no_number(cells, decimal)
             raise DataError(f"column {name!r} is no number in row {row} ({found!r}): read it as a category.")
@@ -137,7 +142,40 @@ def guessed(name: str, cells: Any, decimal: str, kind: str | None = None) -> Any
             return dates
         if kind == DATE:
             raise DataError(f"column {name!r} has cells that are no dates as 2026-01-31: read it as a category.")
+    if kind is None:
+        _warn_of_odd_cells(name, text, decimal)
     return text.to_pandas()
+
+
+def _finite(name: str, numbers: Any, first_row: int = 0) -> Any:
+    """Numbers as they are; infinite ones are refused, by their row in the file."""
+    compute = arrow_compute()
+    infinite = compute.index(compute.is_inf(numbers), value=True).as_py()
+    if infinite >= 0:
+        raise DataError(
+            f"column {name!r} has an infinite number in row {first_row + infinite + 1}: correct the cell, or make it "
+            "empty."
+        )
+    return numbers
+
+
+def _warn_of_odd_cells(name: str, text: Any, decimal: str) -> None:
+    """Say so where most cells of a column of text look like numbers or dates."""
+    compute = arrow_compute()
+    cells = compute.drop_null(text)
+    for pattern, what, remedy in (
+        (_PLAIN.replace(r"\.", re.escape(decimal)), "are numbers", "correct the others, or make them empty"),
+        (_OTHER_DATE, "look like dates", "write them as 2026-01-31"),
+        (_DRESSED, "look like numbers", "write them without units and separators of thousands"),
+    ):
+        fits = compute.match_substring_regex(cells, pattern)
+        count = compute.sum(fits).as_py() or 0
+        if 2 * count > len(cells):
+            first = compute.index(fits, value=False).as_py()
+            others = f" (not {cells[first].as_py()!r})" if first >= 0 else ""
+            told = f"Column {name!r} is read as text, though {count} of {len(cells)} cells {what}{others}"
+            warnings.warn(f"{told}: {remedy}.", DataWarning, stacklevel=4)
+            return
 
 
 def as_fitted(code: ColumnCode, cells: Any, decimal: str, first_row: int = 0) -> Any:
@@ -169,7 +207,7 @@ def as_fitted(code: ColumnCode, cells: Any, decimal: str, first_row: int = 0) ->
     if code.kind == NUMBER:
         numbers = as_numbers(text, decimal)
         if numbers is not None:
-            return numbers.to_pandas()
+            return _finite(str(code.name), numbers, first_row).to_pandas()
         row, found = first_that_is_no_number(cells, decimal)
         raise DataError(
             f"column {code.name!r} has text in row {first_row + row} ({found!r}), and the model was fitted to numbers: "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gdkl.cli.answers import AsJson, print_json, print_scores
+from gdkl.cli.answers import BASELINE, AsJson, print_json, print_scores
 from gdkl.cli.columns import places
 from gdkl.cli.predict import DataPath, ModelPath
 from gdkl.cli.table_files import open_table
@@ -40,6 +40,7 @@ def evaluate(
     from gdkl.cli.table_model import TableModel  # noqa: PLC0415
 
     model = TableModel(model_path)
+    model.require_table()
     rows, truth = read_scored_rows(model, data, target, drop_missing_target=drop_missing_target)
     scores = scores_of(model.distribution(rows), truth.to_numpy())
     if as_json:
@@ -47,8 +48,7 @@ def evaluate(
         print_json(answer | {"scores": scores_as_json(scores)})
         return
     name = type(model.estimator).__name__
-    no_columns = "no columns: predicting their mean or shares alone"
-    print_scores(scores, [f"{name} on {len(truth)} rows of {data}, target {truth.name!r}; {no_columns}."])
+    print_scores(scores, [f"{name} on {len(truth)} rows of {data}, target {truth.name!r}. {BASELINE}"])
 
 
 def read_scored_rows(model: TableModel, data: str, target: str | None, *, drop_missing_target: bool) -> tuple[Any, Any]:

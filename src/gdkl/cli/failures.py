@@ -6,7 +6,6 @@ Anything else is a bug and keeps its traceback.
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Generator, Sequence
@@ -22,8 +21,6 @@ from gdkl.numerics import GdklError, GdklWarning
 WRONG_INPUT = 2
 #: Exit code after Ctrl-C, as shells have it.
 INTERRUPTED = 130
-#: Exit code when standard output was closed, as shells have it.
-BROKEN_PIPE = 141
 
 #: Root of the errors that the parser raises. Typer brings its own copy of click or uses the installed one, so it is
 #: found by way of a class that every version exports.
@@ -96,10 +93,6 @@ class OneLineGroup(TyperGroup):
         try:
             with plain_warnings():
                 result = super().main(*args, standalone_mode=False, **extra)
-        except BrokenPipeError:
-            # The reader of standard output, such as head, has what it wants. Python flushes once more at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(BROKEN_PIPE)
         except Exception as error:
             line = explain(error)
             if line is None:

@@ -8,6 +8,7 @@ import platform
 import shlex
 import sys
 import time
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gdkl._version import __version__
-from gdkl.cli.answers import AsJson, print_json, print_scores, size_of
+from gdkl.cli.answers import BASELINE, AsJson, print_json, print_scores, size_of
 from gdkl.cli.failures import say
 from gdkl.cli.fit_settings import ESTIMATORS, FitSettings, settings_from
 from gdkl.cli.nearest import or_known
 from gdkl.cli.table_files import STANDARD
 from gdkl.cli.table_writing import check_output
-from gdkl.numerics import OptionError, write_atomically
+from gdkl.numerics import InterruptedFitWarning, OptionError, write_atomically
 
 if TYPE_CHECKING:
     from gdkl.cli.scores import Score
@@ -115,9 +116,7 @@ def fit(
         print_json(answer)
         return
     held_out = answer["held_out"]
-    lines = [
-        f"Scores of {held_out['rows']} rows that were held out; no columns: predicting their mean or shares alone."
-    ]
+    lines = [f"Scores of {held_out['rows']} rows that were held out. {BASELINE}"]
     if scores:
         print_scores(scores, lines)
     files = " and ".join(name for name in (answer["model"], answer["picture"]) if name)
@@ -212,7 +211,10 @@ def _fitted(name: str, settings: FitSettings, table: TrainingTable, rows: Any) -
         # One relevance per column costs a second and is a far better model.
         defaults["relevance"] = True
     estimator.set_params(**defaults | options)
-    estimator.fit(table.frame.iloc[rows], table.target.values.iloc[rows])
+    with warnings.catch_warnings():
+        # It says that the model is usable, and here it is not kept.
+        warnings.simplefilter("ignore", InterruptedFitWarning)
+        estimator.fit(table.frame.iloc[rows], table.target.values.iloc[rows])
     outcome = estimator.model_.outcome
     if outcome is not None and outcome.interrupted:
         # Half a fit is no model to save.

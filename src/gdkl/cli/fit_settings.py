@@ -10,6 +10,7 @@ from typing import Any
 
 from gdkl.cli.columns import CATEGORY, check_kind
 from gdkl.cli.nearest import or_known
+from gdkl.cli.table_files import STANDARD
 from gdkl.cli.target import CLASSIFICATION, REGRESSION, check_task
 from gdkl.numerics import DataError, OptionError
 
@@ -66,6 +67,11 @@ class FitSettings:
             raise OptionError(f"the estimator {self.estimator!r} is not known: use {', '.join(ESTIMATORS)}.")
         if not 0 <= self.holdout <= 0.5:
             raise OptionError(f"holdout {self.holdout!r} is not allowed: use 0.1 for a tenth, at most 0.5; 0 for none.")
+        for name in (self.model, str(self.picture_file)):
+            if self.data and name in (self.data, STANDARD):
+                raise OptionError(f"{name} cannot be written: give another file with -o, or --picture.")
+        if self.picture_file == Path(self.model):
+            raise OptionError(f"{self.model} would be both the model and its picture: give another file with -o.")
         if self.picture_file is not None and self.picture_file.suffix.lower() not in _PICTURES:
             raise OptionError(f"a picture cannot be written to {self.picture_file}: use {', '.join(_PICTURES)}.")
         for name, kind in self.columns.items():

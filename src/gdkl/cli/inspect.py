@@ -57,7 +57,10 @@ def description(model: TableModel) -> dict[str, Any]:
     estimator, noted = model.estimator, model.provenance
     relevance: Any = getattr(estimator, "relevance_", None)
     relevances = [None] * estimator.n_features_in_ if relevance is None else np.asarray(relevance).ravel().tolist()
-    if model.columns is None:
+    shape = getattr(estimator, "image_shape_", None)
+    if shape is not None:
+        read, relevances = [("images", " × ".join(map(str, shape)))], [None]
+    elif model.columns is None:
         names = getattr(estimator, "feature_names_in_", [f"column {k}" for k in range(estimator.n_features_in_)])
         read = [(str(name), "number") for name in names]
     else:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -52,12 +51,13 @@ def predict(
         raise OptionError(f"--coverage {coverage:g} is no probability between 0 and 1: use 0.9, for example.")
     if as_json and output == STANDARD:
         raise OptionError("--json needs -o FILE: standard output has the predictions otherwise.")
+    if output == model_path:
+        raise OptionError(f"{output} is the model: give another file with -o.")
     if output != STANDARD:
         check_output(output)
     with open_table(data) as table:
         rows, seconds = _predict_all(model_path, table, output, coverage)
-    # Kilobytes, but for macOS.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    peak = _peak_memory()
     if as_json:
         print_json(
             {
@@ -76,6 +76,18 @@ def predict(
     )
 
 
+def _peak_memory() -> int:
+    """Bytes that this process has had at most."""
+    try:
+        import resource  # noqa: PLC0415  (Windows has none)
+    except ImportError:
+        import psutil  # noqa: PLC0415
+
+        return int(cast(Any, psutil.Process().memory_info()).peak_wset)
+    # Kilobytes, but for macOS.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def _predict_all(model_path: str, table: TableFile, output: str, coverage: float) -> tuple[int, float]:
     """Predict and write; how many rows there were, and how long it took once the model was read."""
     import pyarrow as pa  # noqa: PLC0415  (help does not need them, and models take seconds to import)
@@ -83,6 +95,7 @@ def _predict_all(model_path: str, table: TableFile, output: str, coverage: float
     from gdkl.cli.table_model import PART_ROWS, TableModel  # noqa: PLC0415
 
     model = TableModel(model_path)
+    model.require_table()
     started = time.perf_counter()
     new = model.names_of_predictions(coverage)
     if taken := [name for name in new if name in table.names]:

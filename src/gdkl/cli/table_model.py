@@ -43,9 +43,7 @@ class TableModel:
         self.estimator: Any = load(path)
         self.path = path
         self.task = CLASSIFICATION if hasattr(self.estimator, "classes_") else REGRESSION
-        if getattr(self.estimator, "image_shape_", None) is not None:
-            raise ModelFileError(f"{path} is a model of images: predict with it in Python, gdkl.load({path!r}).")
-        encoder = self.estimator.kind_.input.encoder
+        encoder = getattr(self.estimator.kind_.input, "encoder", None)
         self.columns: tuple[ColumnCode, ...] | None = None if encoder is None else encoder.columns
         outputs = 1 if self.task == CLASSIFICATION else len(self.estimator.target_.mean)
         plain = ["y"] if outputs == 1 else [f"y{k}" for k in range(outputs)]
@@ -60,6 +58,11 @@ class TableModel:
     def needed(self) -> list[str] | None:
         """Names of the columns that predictions depend on."""
         return None if self.columns is None else [str(code.name) for code in self.columns if not code.left_out]
+
+    def require_table(self) -> None:
+        """Refuse a model of images."""
+        if getattr(self.estimator, "image_shape_", None) is not None:
+            raise ModelFileError(f"{self.path} is a model of images: predict in Python, gdkl.load({self.path!r}).")
 
     def rows(self, table: TableFile, batch: Any, first_row: int = 0) -> Any:
         """Rows of a file as the estimator takes them: columns by name in the order of ``fit``, others left out.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gdkl.cli.columns import as_numbers, guessed, places, present
+from gdkl.cli.columns import CATEGORY, as_numbers, guessed, places, present
 from gdkl.cli.failures import say
 from gdkl.cli.fit_settings import DROP, FitSettings
 from gdkl.cli.nearest import or_known
@@ -57,7 +57,9 @@ def read_training_table(settings: FitSettings) -> TrainingTable:
         _check_columns(settings, table)
         cells = table.read()
     decimal = table.dialect.decimal if table.dialect else "."
-    target = read_target(settings.target, cells.column(place), decimal, settings.task)
+    labels = settings.columns.get(settings.target) == CATEGORY
+    task = settings.task or (CLASSIFICATION if labels else None)
+    target = read_target(settings.target, cells.column(place), decimal, task)
     names = columns_of(table, settings.target, settings.dropped)
     if not names:
         raise DataError(
