@@ -18,7 +18,7 @@ import typer
 from gdkl._version import __version__
 from gdkl.cli.answers import BASELINE, AsJson, print_json, print_scores, size_of
 from gdkl.cli.failures import say
-from gdkl.cli.fit_settings import ESTIMATORS, FitSettings, settings_from
+from gdkl.cli.fit_settings import FitSettings, settings_from
 from gdkl.cli.nearest import or_known
 from gdkl.cli.table_files import STANDARD
 from gdkl.cli.table_writing import check_output
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def fit(
     data: Annotated[
         str | None,
-        typer.Argument(metavar="[DATA]", help="CSV, gzipped CSV or Parquet; - for standard input.", show_default=False),
+        typer.Argument(metavar="DATA", help="CSV, gzipped CSV or Parquet; - for standard input.", show_default=False),
     ] = None,
     target: Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column to predict.")] = None,
     model: Annotated[
@@ -60,7 +60,11 @@ def fit(
     ] = None,
     estimator: Annotated[
         str | None,
-        typer.Option("--estimator", metavar="NAME", help=f"{', '.join(ESTIMATORS)}.  [default: gdkl]"),
+        typer.Option(
+            "--estimator",
+            metavar="NAME",
+            help="gdkl; nngp, its guide alone, in a second; gp; dkl; nn, for classes.  [default: gdkl]",
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None,
