@@ -25,6 +25,15 @@ from gdkl.inputs import ColumnCode
 from gdkl.numerics import DataError, DataWarning, GdklError
 
 
+def damaged_parquet() -> bytes:
+    """A file whose directory is right and whose cells are not."""
+    written = io.BytesIO()
+    pd.DataFrame({"x": [f"cell {k}" for k in range(500)]}).to_parquet(written)
+    content = bytearray(written.getvalue())
+    content[40:2000] = b"\xff" * 1960
+    return bytes(content)
+
+
 def cells_of(path: Path) -> tuple[list[str], list[list[str]]]:
     with open_table(str(path)) as table:
         rows = [list(row.values()) for batch in table.batches() for row in batch.to_pylist()]
@@ -57,22 +66,22 @@ def test_text_of_windows_is_read_with_a_warning(tmp_path: Path) -> None:
         assert cells_of(tmp_path / "a.csv") == (["preis", "ort"], [["3 €", "Köln"]])
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"", "is empty"),
-        (b"  \n", "is empty"),
-        (b"PK\x03\x04abc", "Excel"),
-        (b"a\0b", "is no table"),
-        (b"PAR1 cut short", "no Parquet file"),
-        (b'\x10\0\0\0\0\0\0\0{"a":1}', "is a model file"),
-        (gzip.compress(b"a,b\n1,2\n")[:-9], "damaged or cut short"),
-        (b"a,b\n1,2\n3,4,5\n", "row 2 has 3 cells and the header 2"),
-        (b"a,b\n" + b"1,2\n" * 300_000 + b"3,\xff\n", "no UTF-8"),
-    ],
-)
-def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
-    (tmp_path / "a.csv").write_bytes(content)
+NO_TABLES = {
+    "is empty": b"",
+    "Excel": b"PK\x03\x04abc",
+    "is no table": b"a\0b",
+    "no Parquet file": b"PAR1 cut short",
+    "is damaged": damaged_parquet(),
+    "is a model file": b'\x10\0\0\0\0\0\0\0{"a":1}',
+    "damaged or cut short": gzip.compress(b"a,b\n1,2\n")[:-9],
+    "row 2 has 3 cells and the header 2": b"a,b\n1,2\n3,4,5\n",
+    "no UTF-8": b"a,b\n" + b"1,2\n" * 300_000 + b"3,\xff\n",
+}
+
+
+@pytest.mark.parametrize("told", NO_TABLES)
+def test_what_is_no_table_is_refused(tmp_path: Path, told: str) -> None:
+    (tmp_path / "a.csv").write_bytes(NO_TABLES[told])
     with pytest.raises(DataError, match=told) as caught:
         cells_of(tmp_path / "a.csv")
     assert "\n" not in str(caught.value)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gdkl.cli.arrow import arrow_compute
+from gdkl.cli.nearest import or_known
 from gdkl.numerics import DataError, DataWarning, OptionError
 
 if TYPE_CHECKING:
@@ -237,8 +238,6 @@ def places(wanted: Sequence[str], names: Sequence[str], where: str) -> list[int]
     Raises:
         DataError: If a name is missing, or there twice; it names the nearest column there is.
     """
-    from gdkl.cli.nearest import or_known  # noqa: PLC0415
-
     missing = [name for name in wanted if name not in names]
     if missing:
         listed = ", ".join(repr(name) for name in missing[:5]) + (" ..." if len(missing) > 5 else "")

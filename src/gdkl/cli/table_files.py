@@ -69,7 +69,7 @@ class TableFile:
 
     def batches(self) -> Iterator[Any]:
         """Record batches of some rows each; columns by their places, as names may come twice."""
-        return self._source.iter_batches(batch_size=_ROWS) if self.dialect is None else self._csv_batches(self.dialect)
+        return self._parquet_batches() if self.dialect is None else self._csv_batches(self.dialect)
 
     def read(self) -> Any:
         """All rows as one Arrow table.
@@ -84,6 +84,14 @@ class TableFile:
             raise DataError(f"{self.name} has a header and no rows: give a table with rows.")
         return pa.Table.from_batches(batches)
 
+    def _parquet_batches(self) -> Iterator[Any]:
+        import pyarrow as pa  # noqa: PLC0415
+
+        try:
+            yield from self._source.iter_batches(batch_size=_ROWS)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"{self.name} is damaged ({str(error).splitlines()[0]}): write it again.") from error
+
     def _csv_batches(self, dialect: Dialect) -> Iterator[Any]:
         """Parse the file a block at a time, in this thread.
 
@@ -96,7 +104,8 @@ class TableFile:
             try:
                 table = self._parsed(block, dialect.separator, header=number == 0)
             except pa.ArrowInvalid as error:
-                raise DataError(self._explained(str(error), rows)) from error
+                # Arrow counts from 1, and the header with it.
+                raise DataError(self._explained(str(error), rows - (number == 0))) from error
             rows += table.num_rows
             yield from table.combine_chunks().to_batches()
 
@@ -126,8 +135,7 @@ class TableFile:
         found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", message, flags=re.DOTALL)
         if found:
             number, expected, got, text = found.groups()
-            # The first block's first row is the header.
-            where = f"row {rows_before + int(number) - (not rows_before)}" if number else "a row"
+            where = f"row {rows_before + int(number)}" if number else "a row"
             return (
                 f"{self.name}: {where} has {got} cells and the header {expected} ({text[:60]!r}): give every row as "
                 "many cells, and quote text that has separators in it."
