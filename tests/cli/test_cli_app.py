@@ -139,7 +139,8 @@ def test_warnings_of_the_library_are_one_line_each() -> None:
 
     @small.command()
     def warn() -> None:
-        warnings.warn("column 3 ignored", DataWarning, stacklevel=1)
+        for _ in range(2):
+            warnings.warn("column 3 ignored", DataWarning, stacklevel=1)
 
     before = warnings.showwarning
     result = CliRunner().invoke(small, ["warn"])

@@ -211,6 +211,15 @@ class TestPredict:
         # Text that the model reads as numbers is numbers in Parquet.
         np.testing.assert_array_equal(found["size"], TABLE["size"])
 
+    def test_truth_values_are_labels(self, tmp_path: Path) -> None:
+        gdkl.NNGPClassifier(random_state=0).fit(LEARNED[["size", "city"]], TABLE["garden"]).save(tmp_path / "m.gdkl")
+        TABLE.to_csv(tmp_path / "a.csv", index=False)
+        text = done("predict", tmp_path / "m.gdkl", tmp_path / "a.csv").stdout
+        assert text.splitlines()[0].endswith(",garden_predicted,p_False,p_True")
+        assert {line.rsplit(",", 3)[1] for line in text.splitlines()[1:]} <= {"False", "True"}
+        answer = json.loads(done("evaluate", tmp_path / "m.gdkl", tmp_path / "a.csv", "--json").stdout)
+        assert (answer["target"], answer["rows"]) == ("garden", 80)
+
     def test_unseen_levels_and_missing_cells_are_predicted(self, folder: Path, tmp_path: Path) -> None:
         LEARNED.assign(city="Lima", size=None, heating="?", sold="").to_csv(tmp_path / "a.csv", index=False)
         assert np.isfinite(predicted(folder, tmp_path / "a.csv")["price_mean"]).all()

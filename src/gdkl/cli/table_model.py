@@ -127,7 +127,9 @@ class TableModel:
         """Columns of predictions, arrays with an entry per row."""
         p = self.estimator.predict_distribution(rows)
         if self.task == CLASSIFICATION:
-            return [p.mode, *p.probs.T]
+            # Arrow would write truth values in another spelling than the names of the columns.
+            labels = p.mode.astype(str) if p.mode.dtype.kind == "b" else p.mode
+            return [labels, *p.probs.T]
         parts = [p.mean, p.std, *p.interval(coverage)]
         if len(p.shape) == 1:
             return parts
