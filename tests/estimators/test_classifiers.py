@@ -27,6 +27,7 @@ from gdkl.estimators.regimes import Regime, defaults
 from gdkl.gp import base_samples
 from gdkl.methods import fit_gdkl_classes
 from gdkl.numerics import DataWarning, InterruptedFitWarning
+from gdkl.training import KeepOnInterrupt
 
 ALL = pytest.mark.parametrize("name", MAKERS)
 PROCESSES = pytest.mark.parametrize("name", ["gdkl", "dkl", "nngp"])
@@ -501,8 +502,9 @@ def test_trials_that_the_user_interrupts_are_all_there_is():
     def stop(report):
         os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.warns(InterruptedFitWarning, match="some of the rows"):
-        model = GDKLClassifier(feature_net=Places, n_iter=30, random_state=0, callbacks=[stop]).fit(X, y)
+    model = GDKLClassifier(feature_net=Places, n_iter=30, random_state=0, callbacks=[stop])
+    with pytest.raises(KeyboardInterrupt, match="some of the rows"):
+        model.fit(X, y)
     assert model.n_iter_ == 1
     assert np.isfinite(model.predict_proba(X)).all()
 
@@ -520,7 +522,7 @@ def test_an_interrupt_in_either_trial_leaves_a_model(steps, calibrate):
             os.kill(os.getpid(), signal.SIGINT)
 
     options = with_preset(feature_net=Places, n_iter=6, random_state=0, calibrate=calibrate)
-    model = GDKLClassifier(**options, callbacks=[stop])
+    model = GDKLClassifier(**options, callbacks=[stop, KeepOnInterrupt()])
     with pytest.warns(InterruptedFitWarning, match="some of the rows"):
         model.fit(X, y)
     # The second trial, of a guide that counts less, is not worth half: the first stays.

@@ -21,7 +21,7 @@ from gdkl.training.build import (
     check_kernel,
     training_features,
 )
-from gdkl.training.callbacks import Callback, EarlyStopping, History, StepReport, as_callbacks
+from gdkl.training.callbacks import Callback, EarlyStopping, History, KeepOnInterrupt, StepReport, as_callbacks
 from gdkl.training.checkpoint import Checkpoint, CheckpointWarning, RunCheckpoint
 from gdkl.training.cost import Problem, check_cost, prefers_exact
 from gdkl.training.data import ClassData, TrainingData
@@ -76,6 +76,7 @@ __all__ = [
     "HeldOut",
     "History",
     "ImageBatches",
+    "KeepOnInterrupt",
     "KernelAndNoise",
     "LoaderBatches",
     "NumberedBatches",
