@@ -132,7 +132,7 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     saved, stack = header["attributes"], None
     log_noise = others.pop(LOG_NOISE, None)
     if "weights" in tensors:
-        models = others | {STUDENT: cast(FittedModel, model)}
+        models = others | {str(header.get("name", STUDENT)): cast(FittedModel, model)}
         stack = Stack(models, tensors["weights"], log_noise, tensors.get("temperatures"), tensors.get("outliers"))
     estimator._adopt(Fit(model, stack, float(saved.get("temperature_", 1.0)), saved.get("beta_")))
     return estimator

@@ -81,6 +81,7 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors |= {f"{OTHER}{number}.{key}": value for key, value in own.items()}
     if isinstance(model, FittedModel):
         tensors["weights"] = estimator.stack_.weights
+        header["name"] = next(reversed(estimator.stack_.models))
         named = {"temperatures": estimator.stack_.temperatures, "outliers": estimator.stack_.outliers}
         tensors |= {name: value for name, value in named.items() if value is not None}
     if "target_" in attributes:

@@ -6,6 +6,7 @@ from gdkl.methods.dkl_classes import fit_dkl_classes
 from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
 from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
+from gdkl.methods.guide_stack import FEWEST_ROWS, fit_guides_alone
 from gdkl.methods.nn_classes import fit_nn_classes
 from gdkl.methods.nngp import fit_nngp, fit_relevant_nngp
 from gdkl.methods.sparse_dkl import fit_sparse_dkl, fit_sparse_dkl_classes
@@ -14,6 +15,7 @@ from gdkl.methods.stacked_classes import fit_stacked_classes
 from gdkl.methods.stacked_gdkl import STUDENT, fit_stacked_gdkl
 
 __all__ = [
+    "FEWEST_ROWS",
     "STUDENT",
     "Surroundings",
     "fit_batch_guide",
@@ -22,6 +24,7 @@ __all__ = [
     "fit_gdkl",
     "fit_gdkl_classes",
     "fit_gp",
+    "fit_guides_alone",
     "fit_nn_classes",
     "fit_nngp",
     "fit_relevant_nngp",

@@ -15,6 +15,7 @@ from gdkl.metrics.classification import (
     ood_auroc,
 )
 from gdkl.metrics.regression import coverage, crps, interval_width, log_likelihood, mae, rmse, summary
+from gdkl.metrics.scorers import crps_scorer, log_likelihood_scorer
 
 __all__ = [
     "CalibrationBins",
@@ -26,10 +27,12 @@ __all__ = [
     "class_summary",
     "coverage",
     "crps",
+    "crps_scorer",
     "ece",
     "entropy",
     "interval_width",
     "log_likelihood",
+    "log_likelihood_scorer",
     "mae",
     "mce",
     "nll",

@@ -28,7 +28,7 @@ from gdkl.training.data import ClassData, TrainingData
 from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
 from gdkl.training.distributed import current_world, local_device, process_group
 from gdkl.training.evidence import KernelAndNoise, maximise_evidence
-from gdkl.training.fit import fit_exact, fit_network, fit_sparse
+from gdkl.training.fit import condition_untrained, fit_exact, fit_network, fit_sparse
 from gdkl.training.fitted import (
     MOST_LOG_FACTOR,
     OUTLIER_VARIANCE,
@@ -107,6 +107,7 @@ __all__ = [
     "check_batch_size",
     "check_cost",
     "check_kernel",
+    "condition_untrained",
     "current_world",
     "fit_exact",
     "fit_network",

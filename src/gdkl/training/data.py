@@ -21,7 +21,7 @@ class TrainingData:
 
     Attributes:
         rows: Inputs, ``(members, n, d)``.
-        targets: Targets, ``(members, outputs, n)``.
+        targets: Targets, ``(members, outputs, n)``; exactly zero where a single row or a constant tells nothing.
         noise_scale: What the noise variance of each row is multiplied by, ``(members, 1, n)``; None for one.
         noise_added: What each row has beside it, of the same shape; None for nothing.
     """

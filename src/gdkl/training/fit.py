@@ -98,15 +98,23 @@ def fit_exact(
         return _Run(take, groups, threads, lambda: {"noise": student.noise()})
 
     trained = _train(build, prepare, options, data.rows, problem.used // 2 if problem.guided else data.n)
-    student = trained.student
-    with torch.no_grad():
-        features = student.network(data.rows)
-        noise = student.noise()
-        own = data.further_noise(noise) if row_noise is None else row_noise
-        posterior = ExactPosterior.condition(
-            student.kernel, features, data.targets, noise, row_noise=own, name=MATRIX_NAME
-        )
-    return FittedModel(student.network, posterior, trained.history, trained.outcome)
+    posterior = _condition(trained.student, data, row_noise)
+    return FittedModel(trained.student.network, posterior, trained.history, trained.outcome)
+
+
+def condition_untrained(data: TrainingData, options: StudentOptions) -> FittedModel:
+    """A deep kernel as it starts, conditioned on all rows: where there is nothing to train it on."""
+    with seeded(options.seed, data.rows.device):
+        student = build_deep_kernel(data, options)
+    student.requires_grad_(False).eval()
+    return FittedModel(student.network, _condition(student, data))
+
+
+@torch.no_grad()
+def _condition(student: DeepKernel, data: TrainingData, row_noise: Tensor | None = None) -> ExactPosterior:
+    features, noise = student.network(data.rows), student.noise()
+    own = data.further_noise(noise) if row_noise is None else row_noise
+    return ExactPosterior.condition(student.kernel, features, data.targets, noise, row_noise=own, name=MATRIX_NAME)
 
 
 def fit_sparse(

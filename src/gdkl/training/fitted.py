@@ -13,7 +13,7 @@ from gdkl.gp import ExactPosterior, GPyTorchKernel, Marginals, ScaledKernel, Spa
 from gdkl.guide import MATRIX_NAME, RelevanceFit, as_kernel_function
 from gdkl.infinite import InfiniteNetwork
 from gdkl.nets import ColumnScale, Members
-from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
+from gdkl.numerics import OptionError, map_rows, require_memory, rows_per_chunk, tensor_bytes
 from gdkl.training.data import TrainingData
 from gdkl.training.dispatch import TrainingOutcome
 from gdkl.training.student import select_members
@@ -97,6 +97,36 @@ class FittedModel:
 
         mean, variance = map_rows(some, rows.transpose(0, 1), chunk_size, row_dim=-1)
         return Marginals(mean, variance)
+
+    @torch.no_grad()
+    def features(self, rows: Tensor) -> Tensor:
+        """Features ``(members, m, p)`` of rows ``(members or 1, m, d)``."""
+        rows = self._as_embedded(rows).expand(self.members, -1, -1)
+        chunk = self.most_rows or _ROWS_AT_A_TIME
+        return map_rows(lambda part: (self.embed(part.transpose(0, 1)),), rows.transpose(0, 1), chunk, row_dim=-2)[0]
+
+    @torch.no_grad()
+    def condition(self, rows: Tensor, targets: Tensor, row_noise: Tensor | None = None) -> FittedModel:
+        """The same model given further rows ``(members or 1, m, d)`` with targets ``(members or 1, outputs, m)``.
+
+        Network, kernel and noise stay; exact posteriors alone. ``row_noise``, ``(1, 1, m)``, is what each row has
+        beside the noise.
+        """
+        posterior = self.posterior
+        if not isinstance(posterior, ExactPosterior):
+            raise OptionError("a model with inducing points cannot be conditioned on further rows: fit to all rows.")
+        members, outputs, n = posterior.weights.shape
+        size = n + rows.shape[-2]
+        require_memory(
+            2 * members * tensor_bytes(outputs, size, size, dtype=posterior.weights.dtype),
+            what=f"the factors of {size} rows",
+            remedy="Condition on fewer rows.",
+            device=rows.device,
+        )
+        features = self.embed(self._as_embedded(rows).expand(members, -1, -1))
+        targets = targets.to(posterior.weights).expand(members, outputs, -1)
+        extended = posterior.extend(features, targets, row_noise=row_noise, name=MATRIX_NAME)
+        return replace(self, posterior=extended)
 
     @torch.no_grad()
     def covariance(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,6 +228,11 @@ class Stack:
         total = torch.cat(shares).double()
         total = total / total.sum(dim=0)
         return total if self.outliers is None else torch.cat([(1 - self.outliers) * total, self.outliers * total])
+
+    def condition(self, rows: Tensor, targets: Tensor, row_noise: Tensor | None = None) -> Stack:
+        """The same mixture with each of its models given further rows, as by `FittedModel.condition`."""
+        models = {name: model.condition(rows, targets, row_noise) for name, model in self.models.items()}
+        return replace(self, models=models)
 
     def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Latent means and variances ``(K, outputs, m)`` of all members at rows ``(1, m, d)``, and their noise.
