@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 import gdkl
-from gdkl import GdklError, GDKLRegressor
+from gdkl import GdklError, GDKLRegressor, NNGPRegressor
 from gdkl.training import Callback
 
 X, Y = table(20)
@@ -218,3 +218,22 @@ def test_memory_is_checked_before_it_is_taken(monkeypatch):
     with pytest.raises(GdklError, match="GiB") as caught:
         MAKERS["gp"]().fit(X, Y)
     assert isinstance(caught.value, MemoryError)
+
+
+def test_masked_cells_are_not_read_as_numbers():
+    masked = np.ma.masked_greater(X, 20)
+    for rows, targets in ((masked, Y), (X, np.ma.masked_greater(Y, 100))):
+        with pytest.raises(GdklError, match="masked cells are not read: drop"):
+            NNGPRegressor().fit(rows, targets)
+    with pytest.raises(GdklError, match="masked cells"):
+        NNGPRegressor().fit(X, Y).predict(masked)
+    assert NNGPRegressor().fit(np.ma.masked_array(X), Y).n_features_in_ == 4
+
+
+def test_an_empty_table_is_named():
+    for frame, message in [
+        (pd.DataFrame(), "X has no columns"),
+        (pd.DataFrame({"a": [], "b": []}), "0 sample"),
+    ]:
+        with pytest.raises(GdklError, match=message):
+            NNGPRegressor().fit(frame, [])

@@ -22,7 +22,8 @@ DEVIATIONS = (0.0, 0.6, 1.5)
 #: A smoother kernel beside the guide's, of which functions are differentiable: kin8nm and concrete gain by it.
 SMOOTH, SMOOTH_DEVIATION = infinite.Sequential(infinite.Linear(weight_var=1.0), infinite.RBF(gamma=0.5)), 1.0
 
-#: Fewer rows are not enough for folds: two for each.
+#: Fewer rows are not enough for folds, two for each. Six draws of three problems: the log-likelihood of the guides alone
+#: is that of the stack with 5 and 6 rows (0.01 and 0.00 lower in the mean), and 0.11 lower with 8.
 FEWEST_ROWS = 2 * FOLDS
 
 #: Most steps of L-BFGS; a fit begins where that to the same rows with the narrower prior ended.
