@@ -159,7 +159,7 @@ class Never(Callback):
         ({"guide": gpytorch.kernels.RBFKernel}, "guide=<class"),
         ({"base_kernel": gpytorch.kernels.RBFKernel(ard_num_dims=3), "feature_net": [4]}, "base_kernel failed on 4"),
         ({"feature_net": [True]}, "positive whole numbers"),
-        ({"device": "mps"}, "device='mps' is not supported"),
+        ({"device": "mps"}, "device='mps' has no float64"),
         ({"random_state": -1}, "random_state=-1"),
     ],
 )

@@ -38,7 +38,7 @@ from gdkl.inputs import (
     row_parts,
 )
 from gdkl.inputs.checks import on_cpu
-from gdkl.methods import FEWEST_ROWS, STUDENT
+from gdkl.methods import STUDENT
 from gdkl.numerics import DataError, OptionError
 from gdkl.predictive import Predictive
 from gdkl.training import Batch, BatchSource, FittedModel, Stack, TrainingData
@@ -46,8 +46,10 @@ from gdkl.training import Batch, BatchSource, FittedModel, Stack, TrainingData
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Tables of more rows than this, which exact inference is not for, are taken as they are.
-TAMED_ROWS = 10_000
+#: How many rows have the tails of their columns tamed. The range of few says little, and all beyond it would seem near:
+#: with 2, 3, 5 and 7 rows of three problems the log-likelihood is lower by 4.3, 0.6, 0.2 and 0.1 with it, in the mean
+#: of eight draws. Exact inference is not for many.
+TAMED_ROWS = range(8, 10_001)
 
 
 class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMixin, RegressorMixin, EstimatorBase):
@@ -122,8 +124,7 @@ class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMi
         targets = check_targets(self, y, len(rows))
         parts = row_parts(rows) if long else []
         checked = (check_rows(self, part, reset=first == 0, first_row=first) for first, part in parts)
-        # Of few rows the range says little.
-        tame = self._is_stack() and FEWEST_ROWS <= len(rows) <= TAMED_ROWS
+        tame = self._is_stack() and len(rows) in TAMED_ROWS
         table = TableInput.fit(checked if long else (rows,), encoder, tame_tails=tame, allow_constant=True)
         outputs = targets.reshape(len(targets), -1).T
         # A warp that is to be chosen is chosen once the rows are scaled.

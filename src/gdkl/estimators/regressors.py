@@ -52,7 +52,7 @@ class GDKLRegressor(StudentRegressor):
 
     With exact inference predictions are a mixture: guides with several priors on the columns' relevances, and one
     student per fold, trained on the rows outside it. Rows of each fold, which its student has not learned, set the
-    weights and the noise (``weights_``, ``noise_``). Fewer than 8 rows, or a constant target, leave nothing to hold
+    weights and the noise (``weights_``, ``noise_``). Fewer than 4 rows, or a constant target, leave nothing to hold
     out: the guides predict alone, with equal weights. With inducing points there is one guide with
     relevances and one student, and 5 % of the rows are held out to set its noise.
 
