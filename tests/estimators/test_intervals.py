@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from gdkl import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
+from gdkl import DKLClassifier, DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
 from gdkl.numerics import NotFittedError, OptionError
 
 X, Y = table(40)
@@ -132,3 +132,26 @@ def test_features_go_into_another_estimator():
     with pytest.raises(OptionError, match="guides predict alone"):
         GDKLRegressor().fit(X[:3], Y[:3]).transform(X)
     assert not hasattr(GPRegressor(), "transform")
+
+
+def test_classifiers_have_features_and_probabilities_as_tensors():
+    images, labels = torch.rand(24, 1, 6, 6), np.arange(24) % 3
+
+    class Flat(torch.nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.inner = torch.nn.Linear(36, 5)
+
+        def forward(self, x):
+            return self.inner(x.flatten(1))
+
+    model = DKLClassifier(n_iter=2, feature_net=Flat, views="mirrored", random_state=0).fit(images, labels)
+    scaled = (images.double() - images.double().mean()) / images.double().std(correction=0)
+    inner = model.model_.embed.single.get_submodule("network.inner")
+    expected = scaled.flatten(1).float() @ inner.weight.float().T + inner.bias.float()
+    np.testing.assert_allclose(model.transform(images), expected.detach(), atol=1e-4)
+    probs = model.predict_proba(images)
+    assert isinstance(probs, torch.Tensor)
+    assert probs.dtype == torch.float32
+    np.testing.assert_allclose(probs, model.predict_proba(images.numpy()), atol=1e-6)
+    assert model.predict(images).tolist() == model.classes_[probs.argmax(dim=1)].tolist()

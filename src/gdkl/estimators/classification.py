@@ -23,6 +23,7 @@ from gdkl.calibration import (
 )
 from gdkl.estimators.base import AnyModel, EstimatorBase, Fit, Source, to_numpy
 from gdkl.estimators.describe import stack_relevance
+from gdkl.estimators.intervals import as_given
 from gdkl.estimators.kinds import AUTO, ImageKind, Kind, TableKind, check_views
 from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import FirstPass, is_stream, refuse_malformed_batches
@@ -274,12 +275,12 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         )
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of each class, ``(m, classes)``, columns in the order of ``classes_``."""
-        return self.predict_distribution(X).probs
+        """Probability of each class, ``(m, classes)``, columns in the order of ``classes_``; of a tensor a tensor."""
+        return as_given(X, self.predict_distribution(X).probs)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log probability of each class, ``(m, classes)``."""
-        return self.predict_distribution(X).log_probs
+        """Log probability of each class, ``(m, classes)``; of a tensor a tensor."""
+        return as_given(X, self.predict_distribution(X).log_probs)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row."""
