@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
@@ -17,7 +17,7 @@ from gdkl.training import FittedModel, Stack
 class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """`transform`, `fit_transform`, `set_output` and the names of features."""
 
-    model_: FittedModel
+    model_: Any
     stack_: Stack
 
     if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         rows = self._scaled_rows(X)
         if STUDENT not in self.stack_.models:
             raise OptionError("there is no student: its guides predict alone. Fit to more rows for features.")
-        features = self.model_.features(rows)
+        features = cast(FittedModel, self.model_).features(rows)
         return to_numpy(features.transpose(0, 1).flatten(1))
 
     @property
     def _n_features_out(self) -> int:
         """Columns of what `transform` returns, for the names of features."""
-        posterior = self.model_.posterior
+        posterior = cast(FittedModel, self.model_).posterior
         return posterior.weights.shape[0] * posterior.features.shape[-1]

@@ -11,6 +11,7 @@ def log_likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Mean log density of targets, or log probability of labels, in the target's own units; more is better.
 
     Example:
+        >>> import numpy as np
         >>> from sklearn.model_selection import cross_val_score
         >>> from gdkl import NNGPRegressor
         >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
