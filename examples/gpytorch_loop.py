@@ -1,12 +1,13 @@
-"""The guided objective in a training loop of your own, with a GPyTorch model of your own."""
+"""
+The guided objective in your own GPyTorch loop
+==============================================
 
-# %% [markdown]
-# # Guided deep kernel learning in your own GPyTorch loop
-#
-# The model and the first loop are those of any deep kernel in GPyTorch. The second loop trains the same model beside a
-# guide: lines marked `# +` are all that it needs more.
+The model and the first loop are those of any deep kernel in GPyTorch. The second loop trains the same model beside a
+guide: lines marked ``# +`` are all that it needs more.
+"""
 
 # %%
+# Noisy values of a function of two of five columns, and a Gaussian process over the features of a network.
 import gpytorch
 import torch
 
@@ -51,11 +52,8 @@ def build(x: torch.Tensor, y: torch.Tensor) -> tuple[DeepKernelGP, torch.optim.O
     return model, torch.optim.Adam(model.parameters(), lr=0.01)
 
 
-# %% [markdown]
-# ## By marginal likelihood
-
-
 # %%
+# By marginal likelihood.
 def train_by_evidence(x: torch.Tensor, y: torch.Tensor) -> DeepKernelGP:
     """Train on the evidence of all rows."""
     model, optimiser = build(x, y)
@@ -69,14 +67,9 @@ def train_by_evidence(x: torch.Tensor, y: torch.Tensor) -> DeepKernelGP:
     return model.eval()
 
 
-# %% [markdown]
-# ## Guided
-#
-# Each step holds out half of the rows. The student predicts them from the other half, and its predictions must explain
-# the targets and stay near those of the guide, an infinitely wide network.
-
-
 # %%
+# Guided: each step holds out half of the rows. The student predicts them from the other half, and its predictions must
+# explain the targets and stay near those of the guide, an infinitely wide network.
 def train_guided(x: torch.Tensor, y: torch.Tensor) -> DeepKernelGP:
     """Train on the guided objective over random splits."""
     model, optimiser = build(x, y)
@@ -96,11 +89,8 @@ def train_guided(x: torch.Tensor, y: torch.Tensor) -> DeepKernelGP:
     return model.eval()
 
 
-# %% [markdown]
-# ## What each says of new rows
-
-
 # %%
+# What each says of new rows.
 def score(model: DeepKernelGP, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
     """Mean log-likelihood of new rows, and the share of them in their 90 % interval."""
     with torch.no_grad():
