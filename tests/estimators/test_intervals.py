@@ -50,6 +50,8 @@ def test_several_outputs_come_under_their_numbers():
     frame = NNGPRegressor().fit(pd.DataFrame(X), y).predict_interval(pd.DataFrame(X))
     np.testing.assert_allclose(frame[1]["upper"], p.interval(0.9)[1][:, 1], rtol=1e-9)
     assert list(frame.columns) == [(0, "lower"), (0, "upper"), (1, "lower"), (1, "upper")]
+    named = NNGPRegressor().fit(X, pd.DataFrame(y, columns=["price", "rent"])).predict_quantiles(pd.DataFrame(X), 0.5)
+    assert list(named.columns) == [("price", 0.5), ("rent", 0.5)]
 
 
 @pytest.mark.parametrize("value", [0, 1, 1.5, "most", [0.5, 0.9], None])

@@ -8,7 +8,6 @@ import platform
 import shlex
 import sys
 import time
-import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

@@ -61,6 +61,8 @@ class ConditioningMixin(BaseEstimator):
             added = numbers_per_row("noise_var", noise_var, rows.shape[1]) / target.std[0] ** 2
             further = torch.as_tensor(np.asarray(added)).to(scaled)[None, None]
         more = copy(self)
+        # Where the rows of fit came from is not where these did.
+        vars(more).pop("provenance_", None)
         more.stack_ = self.stack_.condition(rows, scaled[None], further)
         more.model_ = next(reversed(more.stack_.models.values()))
         return more

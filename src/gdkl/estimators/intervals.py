@@ -34,8 +34,8 @@ class IntervalsMixin:
 
         Returns:
             ``(m, 2)`` with the lower and the upper end, of several outputs ``(m, n_outputs, 2)``. Of a DataFrame (of
-            any library) a pandas one with its index and the columns ``lower`` and ``upper``, under the number of the
-            output where there are several.
+            any library) a pandas one with its index and the columns ``lower`` and ``upper``, under the name or number
+            of the output where there are several.
 
         Example:
             >>> from gdkl import NNGPRegressor
@@ -46,7 +46,7 @@ class IntervalsMixin:
         """
         _check_probabilities("coverage", [coverage] if np.ndim(coverage) == 0 else [])
         tails = [(1 - coverage) / 2, (1 + coverage) / 2]
-        return _columns(X, self.predict_distribution(X).quantile(tails), ["lower", "upper"])
+        return self._columns(X, self.predict_distribution(X).quantile(tails), ["lower", "upper"])
 
     def predict_quantiles(
         self, X: Any, alpha: float | Sequence[float] = (0.05, 0.5, 0.95)
@@ -59,8 +59,8 @@ class IntervalsMixin:
 
         Returns:
             ``(m, len(alpha))``, of several outputs ``(m, n_outputs, len(alpha))``. Of a DataFrame (of any library) a
-            pandas one with its index and a column per probability, under the number of the output where there are
-            several.
+            pandas one with its index and a column per probability, under the name or number of the output where there
+            are several.
 
         Example:
             >>> from gdkl import NNGPRegressor
@@ -70,7 +70,20 @@ class IntervalsMixin:
         """
         levels = np.atleast_1d(np.asarray(alpha, dtype=object)).tolist()
         _check_probabilities("alpha", levels)
-        return _columns(X, self.predict_distribution(X).quantile([float(level) for level in levels]), levels)
+        return self._columns(X, self.predict_distribution(X).quantile([float(level) for level in levels]), levels)
+
+    def _columns(self, X: Any, values: FloatArray, names: Sequence[Any]) -> FloatArray | Tensor | pd.DataFrame:
+        """Values ``(len(names), m)`` or ``(len(names), m, outputs)`` with the names last, as the rows came."""
+        import pandas as pd  # noqa: PLC0415  (slow to import)
+
+        by_row, frame = np.moveaxis(values, 0, -1), as_frame(X)
+        if not isinstance(frame, pd.DataFrame):
+            return as_given(X, np.ascontiguousarray(by_row))
+        columns = pd.Index(names)
+        if by_row.ndim > 2:
+            outputs = vars(self).get("target_names_", range(by_row.shape[1]))
+            columns = pd.MultiIndex.from_product([outputs, names])
+        return pd.DataFrame(by_row.reshape(len(by_row), -1), index=frame.index, columns=columns)
 
 
 def as_given(X: Any, values: FloatArray) -> Any:
@@ -91,15 +104,3 @@ def _check_probabilities(name: str, values: Sequence[Any]) -> None:
     if not numbers or not all(numbers):
         wanted = "one number" if name == "coverage" else "numbers"
         raise OptionError(f"{name} must be {wanted} strictly between 0 and 1, such as 0.9.")
-
-
-def _columns(X: Any, values: FloatArray, names: Sequence[Any]) -> FloatArray | Tensor | pd.DataFrame:
-    """Values ``(len(names), m)`` or ``(len(names), m, outputs)`` with the names last, as the rows came."""
-    import pandas as pd  # noqa: PLC0415  (slow to import)
-
-    by_row, frame = np.moveaxis(values, 0, -1), as_frame(X)
-    if not isinstance(frame, pd.DataFrame):
-        return as_given(X, np.ascontiguousarray(by_row))
-    several = by_row.ndim > 2
-    columns = pd.MultiIndex.from_product([range(by_row.shape[1]), names]) if several else pd.Index(names)
-    return pd.DataFrame(by_row.reshape(len(by_row), -1), index=frame.index, columns=columns)
