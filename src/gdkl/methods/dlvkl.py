@@ -31,8 +31,8 @@ from gdkl.training import (
 #: Codes that predictions are averaged over; the authors take ten.
 _PREDICTION_CODES = 16
 
-#: Rows that the principal components are found from, at most.
-_COMPONENT_ROWS = 2000
+#: Rows that the principal components are found from, and that encoders start from, at most.
+_COMPONENT_ROWS, _START_ROWS = 2000, 256
 
 
 class CodeOptions(NamedTuple):
@@ -80,9 +80,15 @@ def _fit(
     *,
     softmax: bool = False,
 ) -> CodedModel:
-    components = PrincipalComponents.of(source.sample(_COMPONENT_ROWS, options.seed).rows, codes.size, options.seed)
-    build, members = options.feature_net, options.members
-    options = replace(options, feature_net=lambda d: GaussianEncoder(build(d), d, codes.size))
+    some = source.sample(_COMPONENT_ROWS, options.seed).rows
+    components = PrincipalComponents.of(some, codes.size, options.seed)
+    build, members, first = options.feature_net, options.members, some[:_START_ROWS].cpu()
+    start = components(some[:_START_ROWS]).cpu()
+
+    def encoder(columns: int) -> GaussianEncoder:
+        return GaussianEncoder(build(columns), columns, codes.size).start_at(first, start)
+
+    options = replace(options, feature_net=encoder)
 
     def inputs(step: int, batch: Batch) -> tuple[Tensor, ...]:
         # Numbers of their own: steps counted from 0 draw base samples and batches.

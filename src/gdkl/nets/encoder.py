@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
+from math import expm1, log
 from typing import Any, cast
 
 import torch
@@ -10,10 +12,16 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.quasirandom import SobolEngine
 
-from gdkl.nets.trial import try_network
+from gdkl.nets.trial import example_of, try_network
 
 #: Smallest variance of a code: its logarithm is taken.
 _FLOOR = 1e-6
+
+#: About where variances of codes start: below the distances of untrained means, or no code would be near another.
+_START = 0.01
+
+#: Of the least squares that an encoder starts from, over the features' mean square.
+_RIDGE = 1e-2
 
 
 class GaussianEncoder(nn.Module):
@@ -37,6 +45,32 @@ class GaussianEncoder(nn.Module):
         features = try_network(network, columns).shape[-1]
         # Drawn in float32 whatever torch's default is: a seed means the same weights everywhere.
         self.head = nn.Linear(features, 2 * codes, dtype=torch.float32)
+        with torch.no_grad():
+            self.head.bias[codes:] += log(expm1(_START))
+
+    @torch.no_grad()
+    def start_at(self, rows: Tensor, means: Tensor) -> GaussianEncoder:
+        """Start where the linear layer brings the means of codes nearest to given ones, in the least squares.
+
+        Codes that lie together at first and are then drawn apart by their prior leave the inducing points behind, and
+        the kernel between them is zero: nothing would be learned.
+
+        Args:
+            rows: ``(n, columns)``.
+            means: ``(n, codes)``.
+        """
+        like = self.head.weight
+        # As training sees them, by a copy whose statistics are discarded.
+        features = deepcopy(self.network).train()(rows.to(example_of(self.network))).double()
+        means, mean = means.to(features), features.mean(dim=0)
+        centred = features - mean
+        squares = centred.mT @ centred
+        ridge = _RIDGE * squares.diagonal().mean().clamp_min(torch.finfo(squares.dtype).tiny)
+        squares.diagonal().add_(ridge)
+        weight = torch.linalg.solve(squares, centred.mT @ (means - means.mean(dim=0))).mT
+        self.head.weight[: self.codes] = weight.to(like)
+        self.head.bias[: self.codes] = (means.mean(dim=0) - weight @ mean).to(like)
+        return self
 
     def forward(self, rows: Tensor) -> Tensor:
         """Means and variances of the codes, one after the other, ``(n, 2 · codes)``."""

@@ -20,7 +20,7 @@ from gdkl.nets.trial import try_network
 from gdkl.numerics import OptionError
 
 #: Power iterations on the first weights: training goes on from vectors that are nearly right.
-_FIRST_ITERATIONS = 5
+_FIRST_ITERATIONS = 15
 
 #: Dimension of a Krylov space, how many of them one after the other, and the relative gain of σ² that ends the search.
 _KRYLOV, _RESTARTS, _GAIN = 20, 50, 1e-6

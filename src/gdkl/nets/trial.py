@@ -8,6 +8,16 @@ from torch import Tensor, nn
 from gdkl.numerics import DataError
 
 
+def example_of(network: nn.Module) -> Tensor:
+    """A tensor in the network's precision and on its device.
+
+    Example:
+        >>> example_of(nn.Linear(3, 5).double()).dtype
+        torch.float64
+    """
+    return next((value for value in network.parameters() if value.is_floating_point()), torch.zeros(0))
+
+
 @torch.no_grad()
 def try_network(network: nn.Module, columns: int) -> Tensor:
     """Features of two rows of zeros, in evaluation mode.
@@ -19,8 +29,7 @@ def try_network(network: nn.Module, columns: int) -> Tensor:
         >>> try_network(nn.Linear(3, 5), 3).shape
         torch.Size([2, 5])
     """
-    like = next((value for value in network.parameters() if value.is_floating_point()), torch.zeros(0))
-    training = network.training
+    like, training = example_of(network), network.training
     network.eval()
     try:
         found = network(torch.zeros(2, columns, dtype=like.dtype, device=like.device))
