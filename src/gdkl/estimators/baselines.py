@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from gdkl.estimators.base import EstimatorBase, Fit
 from gdkl.estimators.classification import ClassifierBase
@@ -118,8 +118,9 @@ class DLVKLRegressor(CodeStudentOptions, RegressorBase):
     _has_sparse: ClassVar[bool] = True
     inference = "sparse"
 
-    # Weights of rows are for exact inference.
-    fit = EstimatorBase.fit
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Fit to data, as `DKLRegressor`, but without weights of rows, which are for exact inference."""
+        return EstimatorBase.fit(self, X, y, **unsupported)
 
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
         if plan.preset.calibrate:

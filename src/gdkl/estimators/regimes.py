@@ -212,10 +212,10 @@ _CODES: dict[str, Any] = {"n_inducing": 200, "code_weight": 0.01}
 
 
 def _dlvkl(regime: Regime) -> dict[str, Any]:
-    values = {"n_iter": 2000, "weight_decay": 1e-4, "batch_size": 512}
+    values = _CODES | {"n_iter": 1000, "weight_decay": 1e-4, "batch_size": 512}
     if regime.images:
-        values |= _image_network(regime) | _many_images_gdkl(regime)
-    return values | _CODES
+        values |= _image_network(regime) | {"n_iter": 500, "weight_decay": 5e-4, "batch_size": 256}
+    return values
 
 
 def _regression_nn(regime: Regime) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def published(regime: Regime) -> dict[str, Any]:
     # DLVKL's few rows are one batch, where other methods are exact.
     whole = regime.exact or (regime.method == "dlvkl" and regime.rows <= _PAPER_FEW)
     if regime.method == "dlvkl":
-        values |= _CODES | {"batch_size": max(2, regime.rows)}
+        values |= _CODES | {"batch_size": max(2, regime.rows), "noise_start": _SPARSE_NOISE_START}
     if regime.n_classes == 0:
         values["n_iter"] = 7000 if regime.method == "gdkl" else 8000
         return values if whole else values | {"batch_size": 512}

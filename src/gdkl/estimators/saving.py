@@ -86,7 +86,7 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         header["model"] = {"members": model.embed.count, "outputs": model.outputs}
     if isinstance(model, GaussianNetwork):
         tensors["mean_noise"] = model.mean_noise
-        header["model"]["floor"] = model.floor
+        header["model"] |= {"floor": model.floor}
     header["others"] = []
     for number, (name, other) in enumerate(_others(estimator).items()):
         own = {f"network.{key}": value for key, value in other.embed.state_dict().items()}

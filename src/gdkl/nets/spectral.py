@@ -31,7 +31,7 @@ class SpectralLayer(nn.Module):
 
     coefficient: float
     power_iterations: int
-    weight: nn.Parameter
+    weight: Tensor
     u: Tensor
     v: Tensor
 
@@ -146,7 +146,7 @@ class _SpectralNorm(nn.Module):
         own = cast(nn.BatchNorm2d, self)
         own._check_input_dim(input)
         variance, momentum = cast(Tensor, own.running_var), cast(float, own.momentum)
-        weight = torch.ones_like(variance) if own.weight is None else own.weight
+        weight = own.weight if own.affine else torch.ones_like(variance)
         largest = (weight * (variance + own.eps).rsqrt()).abs().amax()
         weight = weight / (largest / self.coefficient).clamp_min(1.0)
         return F.batch_norm(input, own.running_mean, variance, weight, own.bias, self.training, momentum, own.eps)
@@ -232,18 +232,18 @@ def leading_vector(apply: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
     for _ in range(_RESTARTS):
         basis, images = [v.flatten()], [apply(v).flatten()]
         while len(basis) < min(_KRYLOV, v.numel()):
-            B, w = torch.stack(basis), images[-1]
+            known, w = torch.stack(basis), images[-1]
             for _ in range(2):  # twice is enough for vectors that are orthogonal to rounding
-                w = w - B.mT @ (B @ w)
+                w = w - known.mT @ (known @ w)
             size = w.norm()
             if size <= 1e-6 * images[-1].norm():
                 break
             basis.append(w / size)
             images.append(apply(basis[-1].view_as(v)).flatten())
-        B = torch.stack(basis)
-        T = B @ torch.stack(images).mT
+        known = torch.stack(basis)
+        T = known @ torch.stack(images).mT
         values, vectors = torch.linalg.eigh(0.5 * (T + T.mT))
-        v, found = _unit((B.mT @ vectors[:, -1]).view_as(v)), float(values[-1])
+        v, found = _unit((known.mT @ vectors[:, -1]).view_as(v)), float(values[-1])
         if found <= (1 + _GAIN) * best:
             break
         best = found
