@@ -33,6 +33,8 @@ def try_network(network: nn.Module, columns: int) -> Tensor:
     network.eval()
     try:
         found = network(torch.zeros(2, columns, dtype=like.dtype, device=like.device))
+        if not isinstance(found, Tensor):
+            raise TypeError(f"a network must return a tensor; got {type(found).__name__}")
         return found.flatten(1)
     except (RuntimeError, TypeError, AttributeError, ValueError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -57,7 +57,7 @@ def build_sparse_deep_kernel(
     if options.n_inducing > source.rows:
         raise DataError(
             f"n_inducing={options.n_inducing} is more than the {source.rows} rows that are trained on (others may be "
-            "kept for the noise): use fewer inducing points, or inference='exact'."
+            "kept for the noise): use fewer inducing points, or inference='exact' where there is one."
         )
     wanted = max(_START_ROWS, _START_ROWS_PER_POINT * options.n_inducing)
     rows = source.sample(min(wanted, source.rows), options.seed).rows
