@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class DUERegressor(StudentRegressor):
     """DUE: deep kernel learning by evidence, with spectrally normalised layers that keep distances between rows.
 
-    Its options are those of `DKLRegressor`. The default network is residual, d-100-100-100-100, with layers of norm up
+    Its options are those of `DKLRegressor`, with as many steps. The default network is residual, d-100-100-100-100, with layers of norm up
     to 0.95 (``Preset(spectral_coefficient=…, power_iterations=…)``). Linear layers, convolutions and batch norms of a
     ``feature_net`` are normalised, too; give it residual connections.
 
@@ -105,7 +105,8 @@ class DLVKLRegressor(CodeStudentOptions, RegressorBase):
     the rows, and that of the inducing values (``Preset(code_weight=…, kl_weight=…)``). Predictions are a mixture over
     sixteen codes per row.
 
-    Options are as for `DKLRegressor`; inference always has inducing points, as many as rows up to 200.
+    Options are as for `DKLRegressor`; inference always has inducing points, 100 unless ``n_inducing`` says, and no
+    more than rows. ``n_iter=None`` is 1000 steps.
 
     Example:
         >>> import numpy as np
@@ -120,7 +121,8 @@ class DLVKLRegressor(CodeStudentOptions, RegressorBase):
 
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit to data, as `DKLRegressor`, but without weights of rows, which are for exact inference."""
-        return EstimatorBase.fit(self, X, y, **unsupported)
+        EstimatorBase.fit(self, X, y, **unsupported)
+        return self
 
     def _fit_sparse(self, source: BatchSource, outputs: int, held_out: Batch | None, plan: Plan) -> FittedModel:
         if plan.preset.calibrate:
@@ -136,7 +138,8 @@ class DLVKLClassifier(CodeStudentOptions, ClassifierBase):
         likelihood: "softmax" over sampled latents; "dirichlet" for Gaussian targets by the Dirichlet transform, as the
             paper has it for few images.
 
-    Other options are as for `DKLClassifier`; inference always has inducing points, as many as rows up to 200.
+    Other options are as for `DKLClassifier`; inference always has inducing points, 100 for tables and 200 for images
+    unless ``n_inducing`` says, and no more than rows. ``n_iter=None`` is 1000 steps, 500 for images.
 
     Example:
         >>> from sklearn.datasets import load_iris

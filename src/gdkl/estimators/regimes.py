@@ -207,15 +207,16 @@ def _due(regime: Regime) -> dict[str, Any]:
     return values | ({} if regime.images else _RESIDUAL)
 
 
-#: DLVKL's own.
+#: DLVKL's numbers as published; of the weights that the paper searches one with which few images were learned.
 _CODES: dict[str, Any] = {"n_inducing": 200, "code_weight": 0.01}
 
 
 def _dlvkl(regime: Regime) -> dict[str, Any]:
-    values = _CODES | {"n_iter": 1000, "weight_decay": 1e-4, "batch_size": 512}
     if regime.images:
-        values |= _image_network(regime) | {"n_iter": 500, "weight_decay": 5e-4, "batch_size": 256}
-    return values
+        return _image_network(regime) | _CODES | {"n_iter": 500, "weight_decay": 5e-4, "batch_size": 256}
+    # Boston, two splits: LL −2.22 and coverage 0.91, with 500 steps −2.60 and 0.99. With the published weight and
+    # points 1000 steps overfit: −3.60 and 0.67.
+    return {"n_iter": 1000, "weight_decay": 1e-4, "batch_size": 512, "n_inducing": 100, "code_weight": 0.1}
 
 
 def _regression_nn(regime: Regime) -> dict[str, Any]:
