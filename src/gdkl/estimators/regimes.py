@@ -220,7 +220,9 @@ def _dlvkl(regime: Regime) -> dict[str, Any]:
 
 
 def _regression_nn(regime: Regime) -> dict[str, Any]:
-    return {"n_iter": 500, "weight_decay": 1e-4}
+    # One split of Energy and Boston, one network: LL −0.93 and −3.6; −1.8 and −5.3 with 500 steps. With a cosine −0.58
+    # and −119: variances of training rows collapse.
+    return {"n_iter": 1000, "weight_decay": 1e-4}
 
 
 def _classes_nn(regime: Regime) -> dict[str, Any]:
