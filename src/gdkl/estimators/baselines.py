@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class DUERegressor(StudentRegressor):
     """DUE: deep kernel learning by evidence, with spectrally normalised layers that keep distances between rows.
 
-    Its options are those of `DKLRegressor`, with as many steps. The default network is residual, d-100-100-100-100, with
-    layers of norm up to 0.95 (``Preset(spectral_coefficient=…, power_iterations=…)``). Linear layers, convolutions and
-    batch norms of a ``feature_net`` are normalised, too; give it residual connections.
+    Its options are those of `DKLRegressor`, with as many steps. The default network is residual, d-100-100-100-100, and
+    its layers have norms up to 0.95 (``Preset(spectral_coefficient=…, power_iterations=…)``). Linear layers,
+    convolutions and batch norms of a ``feature_net`` are normalised, too; give it residual connections.
 
     Example:
         >>> import numpy as np
