@@ -11,9 +11,9 @@ MAKERS = {
     "gdkl": lambda **options: GDKLClassifier(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
     "dkl": lambda **options: DKLClassifier(**with_preset(**{"n_iter": 30, "random_state": 0, **options})),
     "nngp": lambda **options: NNGPClassifier(**with_preset(**{"random_state": 0, **options})),
-    "due": lambda **options: DUEClassifier(**with_preset(**{"n_iter": 30, "random_state": 0, **options})),
+    "due": lambda **options: DUEClassifier(**with_preset(**{"n_iter": 20, "random_state": 0, **options})),
     "dlvkl": lambda **options: DLVKLClassifier(
-        **with_preset(**{"n_iter": 60, "n_inducing": 10, "dtype": "float64", "random_state": 0, **options})
+        **with_preset(**{"n_iter": 40, "n_inducing": 10, "dtype": "float64", "random_state": 0, **options})
     ),
     "nn": lambda **options: NNClassifier(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
 }

@@ -23,9 +23,9 @@ MAKERS = {
     "gp": GPRegressor,
     "due": lambda **options: DUERegressor(**with_preset(**{"n_iter": 20, "random_state": 0, **options})),
     "dlvkl": lambda **options: DLVKLRegressor(
-        **with_preset(**{"n_iter": 60, "n_inducing": 10, "dtype": "float64", "random_state": 0, **options})
+        **with_preset(**{"n_iter": 40, "n_inducing": 10, "dtype": "float64", "random_state": 0, **options})
     ),
-    "nn": lambda **options: NNRegressor(**with_preset(**{"n_iter": 60, "random_state": 0, **options})),
+    "nn": lambda **options: NNRegressor(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
 }
 
 

@@ -180,7 +180,7 @@ class NNRegressor(NetworkOptions, RegressorBase):
     uncertainty of its function, ``latent_variance`` is zero.
 
     Its options are those of `DKLRegressor` that a network has; ``feature_net`` gets a linear layer to both.
-    ``n_iter=None`` is 1000 steps.
+    ``n_iter=None`` is 500 steps: more overfit small tables, and targets with little noise need more.
 
     Example:
         >>> import numpy as np
