@@ -215,9 +215,9 @@ def _dlvkl(regime: Regime) -> dict[str, Any]:
     if regime.images:
         return _image_network(regime) | _CODES | {"n_iter": 500, "weight_decay": 5e-4, "batch_size": 256}
     values = {"n_iter": 1000, "weight_decay": 1e-4, "batch_size": 512, "n_inducing": 100}
-    # Boston, two splits: LL −2.22 and coverage 0.91 with 0.1, −2.89 and 0.76 with 0.03, −3.60 and 0.67 with the published
-    # weight and points. Energy, whose targets have little noise: −1.8, −1.0, −0.8. Of labels and two columns 0.1 draws
-    # the codes to their prior, and nothing is learned.
+    # Boston, two splits: LL −2.22 and coverage 0.91 with 0.1, −2.89 and 0.76 with 0.03, −3.60 and 0.67 with the
+    # published weight and points. Energy, whose targets have little noise: −1.8, −1.0, −0.8. Of labels and two columns
+    # 0.1 draws the codes to their prior, and nothing is learned.
     return values | {"code_weight": 0.01 if regime.n_classes else 0.1}
 
 
