@@ -1,5 +1,6 @@
 """Estimators: the scikit-learn face of every method."""
 
+from gdkl.estimators.baselines import DLVKLClassifier, DLVKLRegressor, DUEClassifier, DUERegressor, NNRegressor
 from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 from gdkl.estimators.loading import load
 from gdkl.estimators.presets import Preset
@@ -9,12 +10,17 @@ from gdkl.estimators.together import fit_together
 __all__ = [
     "DKLClassifier",
     "DKLRegressor",
+    "DLVKLClassifier",
+    "DLVKLRegressor",
+    "DUEClassifier",
+    "DUERegressor",
     "GDKLClassifier",
     "GDKLRegressor",
     "GPRegressor",
     "NNClassifier",
     "NNGPClassifier",
     "NNGPRegressor",
+    "NNRegressor",
     "Preset",
     "fit_together",
     "load",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -91,9 +90,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """Channels, height and width; None for tables."""
         return self.kind_.input.image_shape
 
-    @abstractmethod
     def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
         """Train on all rows at once."""
+        raise OptionError(f"{type(self).__name__} has no exact inference: use inference='sparse'.")
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, plan: Plan) -> Fit:
         """Train on mini-batches; for estimators with inducing points."""

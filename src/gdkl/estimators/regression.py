@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -75,9 +74,9 @@ class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMi
     weights_: pd.Series | pd.DataFrame
     relevance_: FloatArray | pd.DataFrame
 
-    @abstractmethod
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel | Stack:
         """Train on all rows at once; ``data`` may hold several fits of one shape."""
+        raise OptionError(f"{type(self).__name__} has no exact inference: use inference='sparse'.")
 
     def _is_stack(self) -> bool:
         """Whether an exact fit gives a stack of models."""
@@ -256,7 +255,7 @@ class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMi
     def _scaled_rows(self, X: Any, first_row: int = 0) -> Tensor:
         self._require_fitted()
         rows = self.kind_.input.read(self, X, first_row)
-        return torch.as_tensor(rows).to(self.model_.posterior.features).unsqueeze(0)
+        return torch.as_tensor(rows).to(self.model_.example).unsqueeze(0)
 
 
 def training_data(sources: Sequence[ArraySource], plan: Plan) -> TrainingData:

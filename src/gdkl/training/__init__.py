@@ -15,14 +15,15 @@ from gdkl.training.batches import (
 )
 from gdkl.training.build import (
     batch_kernel,
-    build_classifier_network,
     build_deep_kernel,
+    build_network_with_head,
     build_sparse_deep_kernel,
     check_kernel,
     training_features,
 )
 from gdkl.training.callbacks import Callback, EarlyStopping, History, KeepOnInterrupt, StepReport, as_callbacks
 from gdkl.training.checkpoint import Checkpoint, CheckpointWarning, RunCheckpoint
+from gdkl.training.coded import CodedModel
 from gdkl.training.cost import Problem, check_cost, prefers_exact
 from gdkl.training.data import ClassData, TrainingData
 from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
@@ -38,6 +39,7 @@ from gdkl.training.fitted import (
     noise_factor,
     relevance_model,
 )
+from gdkl.training.gaussian_network import GaussianNetwork
 from gdkl.training.graphs import GraphedStep
 from gdkl.training.guided_splits import GuidedSplits, SplitInputs
 from gdkl.training.image_batches import ImageBatches
@@ -65,12 +67,14 @@ __all__ = [
     "Checkpoint",
     "CheckpointWarning",
     "ClassData",
+    "CodedModel",
     "Decay",
     "DeepKernel",
     "EarlyStopping",
     "EpochProgress",
     "FittedModel",
     "FittedNetwork",
+    "GaussianNetwork",
     "GraphedStep",
     "GuidedSplits",
     "HeldOut",
@@ -101,8 +105,8 @@ __all__ = [
     "as_callbacks",
     "as_pair",
     "batch_kernel",
-    "build_classifier_network",
     "build_deep_kernel",
+    "build_network_with_head",
     "build_sparse_deep_kernel",
     "check_batch_size",
     "check_cost",

@@ -1,4 +1,4 @@
-"""Trained models: a network with a posterior over its features, or with a softmax head."""
+"""Trained models: a network with a posterior over its features, or with a linear head."""
 
 from __future__ import annotations
 
@@ -51,10 +51,19 @@ class FittedModel:
         """Noise variances of predictions, ``(members, outputs)``."""
         return self.posterior.noise if self.predictive_noise is None else self.predictive_noise
 
+    def noise_at(self, rows: Tensor) -> Tensor:
+        """The same at rows ``(members or 1, m, d)``: ``(members, outputs, m)``, or 1 for m where it is constant."""
+        return self.noise.unsqueeze(-1)
+
     @property
     def members(self) -> int:
         """Number of members."""
         return self.posterior.weights.shape[0]
+
+    @property
+    def example(self) -> Tensor:
+        """A tensor on the model's device, in the precision that it takes rows in."""
+        return self.posterior.features
 
     def select(self, members: Sequence[int]) -> FittedModel:
         """A model of some of the members."""
@@ -93,7 +102,7 @@ class FittedModel:
             chunk_size = min(chunk_size, self.most_rows)
 
         def some(part: Tensor) -> tuple[Tensor, ...]:
-            return tuple(posterior.marginals(self.embed(part.transpose(0, 1))))
+            return tuple(self.latents(self.embed(part.transpose(0, 1))))
 
         mean, variance = map_rows(some, rows.transpose(0, 1), chunk_size, row_dim=-1)
         return Marginals(mean, variance)
@@ -139,7 +148,15 @@ class FittedModel:
             remedy="Predict fewer rows at a time, or use return_std instead of return_cov.",
             device=rows.device,
         )
-        return self.posterior.covariance(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+        return self.joint_latents(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+
+    def latents(self, features: Tensor) -> Marginals:
+        """Latent marginals at what the network returns."""
+        return self.posterior.marginals(features)
+
+    def joint_latents(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent means and full covariances at what the network returns."""
+        return self.posterior.covariance(features)
 
     def _as_embedded(self, rows: Tensor) -> Tensor:
         """Rows in the precision of the network, which may be another than that of the algebra over its features."""
@@ -151,11 +168,12 @@ class FittedModel:
 class FittedNetwork:
     """A trained network with a softmax head; its latent functions are the logits, without uncertainty.
 
-    ``embed`` turns rows ``(members, m, d)`` into logits ``(members, m, classes)``; the rest is as in `FittedModel`.
+    ``embed`` turns rows ``(members, m, d)`` into logits ``(members, m, outputs)``, one per class; the rest is as in
+    `FittedModel`.
     """
 
     embed: Members
-    classes: int
+    outputs: int
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     outcome: TrainingOutcome | None = None
     most_rows: int | None = None
@@ -163,20 +181,34 @@ class FittedNetwork:
     @property
     def noise(self) -> Tensor:
         """A network has none: zeros ``(members, classes)``."""
-        return torch.zeros(self.embed.count, self.classes, dtype=torch.float64)
+        return torch.zeros(self.embed.count, self.outputs, dtype=torch.float64)
+
+    @property
+    def members(self) -> int:
+        """Number of members."""
+        return self.embed.count
+
+    @property
+    def example(self) -> Tensor:
+        """A tensor on the model's device, in the precision that it takes rows in."""
+        return next(value for value in self.embed.parameters() if value.is_floating_point())
 
     @torch.no_grad()
     def marginals(self, rows: Tensor) -> Marginals:
         """Logits at rows ``(members or 1, m, d)`` as means ``(members, classes, m)`` of variance zero."""
+        mean = self.outputs_at(rows).double()
+        return Marginals(mean, torch.zeros_like(mean))
+
+    @torch.no_grad()
+    def outputs_at(self, rows: Tensor) -> Tensor:
+        """What the heads return at rows ``(members or 1, m, d)``, ``(members, numbers, m)``."""
         rows = rows.expand(self.embed.count, -1, -1)
 
         def some(part: Tensor) -> tuple[Tensor]:
             return (self.embed(part.transpose(0, 1)).mT,)
 
         chunk = self.most_rows or _ROWS_AT_A_TIME
-        (mean,) = map_rows(some, rows.transpose(0, 1), chunk, row_dim=-1)
-        mean = mean.double()
-        return Marginals(mean, torch.zeros_like(mean))
+        return map_rows(some, rows.transpose(0, 1), chunk, row_dim=-1)[0]
 
 
 def relevance_model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
@@ -248,7 +280,7 @@ class Stack:
     def _joined(
         self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        found = [(*predict(model), model.noise.unsqueeze(-1)) for model in self.models.values()]
+        found = [(*predict(model), model.noise_at(rows)) for model in self.models.values()]
         mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
         if self.log_noise is not None:
             noise = noise * noise_factor(self.log_noise, rows)
