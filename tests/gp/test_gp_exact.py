@@ -319,3 +319,39 @@ def test_rows_left_out_are_predicted_as_by_a_posterior_without_them():
         torch.testing.assert_close(found.variance[..., row : row + 1], expected.variance)
         taken = posterior.take(others, name="K").marginals(features[:, row : row + 1])
         torch.testing.assert_close(taken, expected)
+
+
+def test_extended_posteriors_of_a_batch_are_those_one_by_one():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(2, 6, 3, dtype=torch.float64, generator=generator)
+    y = torch.randn(2, 2, 6, dtype=torch.float64, generator=generator)
+    noise = torch.rand(2, 2, dtype=torch.float64, generator=generator) + 0.1
+    kernel = GPyTorchKernel(rbf_kernel((2, 2))).double()
+    known = ExactPosterior.condition(kernel, rows, y, noise, name="a test's")
+    new = torch.randn(5, 4, 2, 3, 3, dtype=torch.float64, generator=generator)
+    new_y = torch.randn(5, 4, 2, 2, 3, dtype=torch.float64, generator=generator)
+    new_noise = torch.rand(5, 4, 2, 2, 3, dtype=torch.float64, generator=generator)
+    extended = known.extend(new, new_y, row_noise=new_noise, name="a test's")
+    asked = torch.randn(2, 7, 3, dtype=torch.float64, generator=generator)
+    for i, j in ((0, 0), (4, 3)):
+        both = torch.cat([rows, new[i, j]], dim=1), torch.cat([y, new_y[i, j]], dim=-1)
+        own = torch.cat([torch.zeros(2, 2, 6).double(), new_noise[i, j]], dim=-1)
+        whole = ExactPosterior.condition(kernel, *both, noise, row_noise=own, name="a test's")
+        torch.testing.assert_close(extended.factor[i, j], whole.factor)
+        torch.testing.assert_close(extended.weights[i, j], whole.weights)
+        found, expected = extended.marginals(asked.expand(5, 4, -1, -1, -1)), whole.marginals(asked)
+        torch.testing.assert_close(found.mean[i, j], expected.mean)
+        torch.testing.assert_close(found.variance[i, j], expected.variance)
+
+
+def test_gradients_flow_through_an_extension():
+    rows = torch.randn(1, 4, 2, dtype=torch.float64)
+    kernel = GPyTorchKernel(rbf_kernel()).double().requires_grad_(False)
+    noise = torch.full((1, 1), 0.1, dtype=torch.float64)
+    known = ExactPosterior.condition(kernel, rows, torch.randn(1, 1, 4).double(), noise, name="a test's")
+
+    def weights(new, new_y):
+        return known.extend(new, new_y, name="a test's").weights
+
+    new = torch.randn(1, 2, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(weights, (new, torch.randn(1, 1, 2, dtype=torch.float64, requires_grad=True)))

@@ -1,5 +1,6 @@
 """Estimators: the scikit-learn face of every method."""
 
+from gdkl.estimators.baselines import DLVKLClassifier, DLVKLRegressor, DUEClassifier, DUERegressor, NNRegressor
 from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 from gdkl.estimators.diagnostics import Diagnosis, Finding, Severity
 from gdkl.estimators.loading import load
@@ -10,6 +11,10 @@ from gdkl.estimators.together import fit_together
 __all__ = [
     "DKLClassifier",
     "DKLRegressor",
+    "DLVKLClassifier",
+    "DLVKLRegressor",
+    "DUEClassifier",
+    "DUERegressor",
     "Diagnosis",
     "Finding",
     "GDKLClassifier",
@@ -18,6 +23,7 @@ __all__ = [
     "NNClassifier",
     "NNGPClassifier",
     "NNGPRegressor",
+    "NNRegressor",
     "Preset",
     "Severity",
     "fit_together",

@@ -27,7 +27,9 @@ MIN_ROWS = 4
 
 
 def on_cpu(X: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+    """A tensor as an array; anything else as it is, but for arrays with masked cells, whose masks would be lost."""
+    if np.ma.is_masked(X):
+        raise DataError("masked cells are not read: drop these rows, or pass a DataFrame in which they are missing.")
     if not isinstance(X, Tensor):
         return X
     # NumPy has no bfloat16.
@@ -109,6 +111,8 @@ def _validate(estimator: BaseEstimator, given: Any, **options: Any) -> Any:
         elif "skip_check_array" in options:
             # Names that are missing, unknown or in another order come one per line.
             message = " ".join(message.split())
+            if "same order" in message:
+                message += " Put them in that order: X[model.feature_names_in_]."
         raise DataError(message) from error
     except TypeError as error:
         if "eature names" not in str(error):

@@ -16,6 +16,7 @@ from gdkl.metrics.classification import (
     ood_auroc,
 )
 from gdkl.metrics.regression import coverage, crps, interval_width, log_likelihood, mae, rmse, summary
+from gdkl.metrics.scorers import crps_scorer, log_likelihood_scorer
 
 __all__ = [
     "CalibrationBins",
@@ -28,11 +29,13 @@ __all__ = [
     "coverage",
     "coverage_band",
     "crps",
+    "crps_scorer",
     "ece",
     "ece_band",
     "entropy",
     "interval_width",
     "log_likelihood",
+    "log_likelihood_scorer",
     "mae",
     "mce",
     "nll",

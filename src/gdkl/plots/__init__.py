@@ -8,6 +8,7 @@ from gdkl.plots.bands import bands_figure, predictive_band
 from gdkl.plots.columns import relevance
 from gdkl.plots.differences import difference_figure
 from gdkl.plots.groups import group_bars
+from gdkl.plots.observed import observed_against_predicted
 from gdkl.plots.reliability import (
     calibration,
     confidence_histogram,
@@ -42,6 +43,7 @@ __all__ = [
     "label_informed",
     "learning_curve",
     "new_figure",
+    "observed_against_predicted",
     "pit_histogram",
     "predictive_band",
     "quantile_calibration",
