@@ -14,6 +14,9 @@ import pandas as pd
 from gdkl._version import __version__
 from gdkl.estimators.diagnostics import Evidence
 
+#: What `gdkl fit` notes in a model, with the words for it.
+_NOTED = {"command": "fitted by", "data": "fitted to", "sha256": "SHA-256 of that file"}
+
 _LIBRARIES = ("torch", "numpy", "scikit-learn", "gpytorch", "pandas")
 
 
@@ -39,6 +42,9 @@ def provenance(e: Evidence, train: tuple[Any, Any] | None, command: str | None) 
         ),
         ("digest of the held-out data", digest(e.X, e.y)),
     ]
+    noted: dict[str, Any] = getattr(estimator, "provenance_", {})
+    fit = [(title, str(noted[name])) for name, title in _NOTED.items() if noted.get(name) is not None]
+    facts[1:1] = fit
     if command is not None:
         facts.insert(0, ("command", command))
     if train is not None:
