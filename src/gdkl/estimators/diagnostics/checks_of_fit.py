@@ -120,7 +120,9 @@ def check_overfitting(e: Evidence) -> Finding:
 
 def _remedy_of_overfitting(e: Evidence) -> str:
     kind = "Classifier" if e.is_classes else "Regressor"
-    if type(e.estimator).__name__.startswith(("DKL", "NN")) and not type(e.estimator).__name__.startswith("NNGP"):
+    if type(e.estimator).__name__.startswith(("DKL", "DUE", "DLVKL", "NN")) and not type(
+        e.estimator
+    ).__name__.startswith("NNGP"):
         return f"Use GDKL{kind}, whose guide keeps the features from fitting single rows; or fewer steps (n_iter)."
     return (
         "Look for copies of rows, or groups of them (one patient, one machine), that stand in the training rows only; "
