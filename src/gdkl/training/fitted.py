@@ -315,7 +315,10 @@ class Stack:
     def _joined(
         self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        found = [(*predict(model), model.noise_at(rows)) for model in self.models.values()]
+        found = [
+            (*predict(model), model.noise.unsqueeze(-1) if rows is None else model.noise_at(rows))
+            for model in self.models.values()
+        ]
         mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
         if self.log_noise is not None and rows is not None:
             noise = noise * noise_factor(self.log_noise, rows)
