@@ -424,3 +424,13 @@ def test_the_network_never_sees_the_training_rows_again():
     seen.clear()
     model.predict(X[:3], return_std=True)
     assert seen == [3]
+
+
+def test_networks_and_codes_cannot_be_conditioned_on_further_rows():
+    X, _ = table(80)
+    for name, message in (
+        ("nn", "a network cannot be conditioned"),
+        ("dlvkl", "inducing points cannot be conditioned"),
+    ):
+        with pytest.raises(gdkl.GdklError, match=message):
+            fitted(name).condition(X[:2], X[:2, 0])

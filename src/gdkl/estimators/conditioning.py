@@ -51,7 +51,7 @@ class ConditioningMixin(BaseEstimator):
         values = check_targets(self, y, rows.shape[1])
         if values.size != rows.shape[1] * len(target.mean):
             raise DataError(f"y has shape {values.shape}, and fit had {len(target.mean)} target(s): give as many.")
-        scaled = torch.as_tensor(target.scaled(values)).to(self.model_.posterior.weights)
+        scaled = torch.as_tensor(target.scaled(values)).to(self.model_.example)
         if not bool(torch.isfinite(scaled).all()):
             raise DataError("y has values beyond the warp of the target, such as 0 under a logarithm: fit to all rows.")
         further = None

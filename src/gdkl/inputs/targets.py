@@ -64,7 +64,9 @@ class TargetScaler:
         """Refuse constant targets, of which mini-batches learn nothing."""
         if self.varies is not None and not bool(self.varies.all()):
             which = "" if len(self.std) == 1 else f" in output {int(np.argmin(self.varies))}"
-            raise DataError(f"y is constant{which}: use inference='exact', or give targets that vary.")
+            raise DataError(
+                f"y is constant{which}: use inference='exact' where there is one, or give targets that vary."
+            )
 
     def training_targets(self, y: FloatArray) -> FloatArray:
         """`scaled` targets of a fit, exactly zero where they are constant up to rounding."""

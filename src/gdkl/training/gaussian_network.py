@@ -12,6 +12,7 @@ from torch.nn.functional import softplus
 
 from gdkl.gp import NOISE_FLOOR, Marginals
 from gdkl.nets import Members
+from gdkl.numerics import OptionError
 from gdkl.training.fitted import FittedNetwork
 
 
@@ -45,6 +46,10 @@ class GaussianNetwork(FittedNetwork):
         """The same with covariances of zero, ``(members, outputs, m, m)``."""
         mean = self.marginals(rows).mean
         return mean, torch.zeros_like(mean).diag_embed()
+
+    def condition(self, rows: Tensor, targets: Tensor, row_noise: Tensor | None = None) -> GaussianNetwork:
+        """A network has no posterior: refuses further rows."""
+        raise OptionError("a network cannot be conditioned on further rows: fit to all rows.")
 
     def select(self, members: Sequence[int]) -> GaussianNetwork:
         """A model of some of the members."""
