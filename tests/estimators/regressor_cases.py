@@ -28,6 +28,9 @@ MAKERS = {
     "nn": lambda **options: NNRegressor(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
 }
 
+#: Those that are conditioned on all of their rows: what neither a network nor inducing points are.
+CONDITIONED = {name: make for name, make in MAKERS.items() if name not in ("dlvkl", "nn")}
+
 
 def table(n=60, d=4, outputs=None, seed=0):
     rng = np.random.default_rng(seed)
