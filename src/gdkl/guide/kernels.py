@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,6 +17,9 @@ from gdkl.numerics import DataError, OptionError, chunk_slices
 
 #: What users may pass as ``guide``. A function takes two sets of rows and returns their covariances.
 GuideKernel: TypeAlias = "InfiniteNetwork | gpytorch.kernels.Kernel | Callable[[Tensor, Tensor], Tensor]"
+
+#: From so many sets of rows on, of at most so many rows, their matrices are computed as pairs of rows, all at once.
+_MANY_SETS, _FEW_ROWS = 8, 32
 
 #: Rows at a time where a plain function's variances are read off the diagonal of small squares.
 _DIAGONAL_CHUNK = 256
@@ -34,7 +38,12 @@ class InfiniteKernelFunction:
 
     def gram(self, x: Tensor) -> Tensor:
         """Covariances of a set of rows with itself."""
-        return _for_each(self.network.kernel, self.image_shape, x)
+        *sets, n, d = x.shape
+        if self.image_shape is not None or math.prod(sets) < _MANY_SETS or n > _FEW_ROWS:
+            return _for_each(self.network.kernel, self.image_shape, x)
+        pairs = (part.expand(*sets, n, n, d).reshape(-1, d) for part in (x.unsqueeze(-2), x.unsqueeze(-3)))
+        K = self.network.pairs(*pairs).unflatten(0, (*sets, n, n))
+        return 0.5 * (K + K.mT)
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""
