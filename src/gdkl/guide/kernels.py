@@ -5,14 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import gpytorch
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from gdkl.gp import GPyTorchKernel, KernelFunction
-from gdkl.infinite import AvgPool2d, Conv2d, Flatten, GlobalAvgPool2d, InfiniteNetwork, Residual, Sequential
+from gdkl.infinite import (
+    AvgPool2d,
+    Conv2d,
+    DenseChain,
+    Flatten,
+    GlobalAvgPool2d,
+    InfiniteNetwork,
+    RBFLayer,
+    Residual,
+    Sequential,
+    closed_form,
+)
 from gdkl.numerics import DataError, OptionError, chunk_slices
 
 #: What users may pass as ``guide``. A function takes two sets of rows and returns their covariances.
@@ -21,8 +34,40 @@ GuideKernel: TypeAlias = "InfiniteNetwork | gpytorch.kernels.Kernel | Callable[[
 #: From so many sets of rows on, of at most so many rows, their matrices are computed as pairs of rows, all at once.
 _MANY_SETS, _FEW_ROWS = 8, 32
 
+#: Up to so many rows of all sets, one matrix of all of them takes less time than pairs under autograd.
+_FEW_ROWS_OF_ALL = 256
+
 #: Rows at a time where a plain function's variances are read off the diagonal of small squares.
 _DIAGONAL_CHUNK = 256
+
+
+class _Gram(Function):
+    """A Gram matrix in closed form: much shorter derivatives than those of autograd through each layer."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: DenseChain | RBFLayer) -> Tensor:
+        K, ctx.pullback = form.gram(x)
+        return K
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (G,) = gradients
+        return ctx.pullback(0.5 * (G + G.mT)), None
+
+
+class _Cross(Function):
+    """Covariances with rows that have no gradient, likewise."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, z: Tensor, form: DenseChain | RBFLayer) -> Tensor:
+        K, ctx.pullback = form.cross(x, z)
+        return K
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return ctx.pullback(gradients[0]), None, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +79,19 @@ class InfiniteKernelFunction:
 
     def cross(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Covariances between two sets of rows."""
+        form = None if x2.requires_grad else self._closed_form(x1)
+        if form is not None:
+            return _for_each(lambda x, z: _apply(_Cross, x, z, form), None, x1, x2)
         return _for_each(self.network.kernel, self.image_shape, x1, x2)
 
     def gram(self, x: Tensor) -> Tensor:
         """Covariances of a set of rows with itself."""
         *sets, n, d = x.shape
+        form = self._closed_form(x)
+        if form is not None and math.prod(sets) * n <= _FEW_ROWS_OF_ALL:
+            # The sets are blocks on the diagonal of one matrix.
+            K = _apply(_Gram, x.reshape(-1, d), form).unflatten(0, (-1, n)).unflatten(-1, (-1, n))
+            return K.diagonal(dim1=0, dim2=2).movedim(-1, 0).unflatten(0, sets) if sets else K[0, :, 0]
         if self.image_shape is not None or math.prod(sets) < _MANY_SETS or n > _FEW_ROWS:
             return _for_each(self.network.kernel, self.image_shape, x)
         pairs = (part.expand(*sets, n, n, d).reshape(-1, d) for part in (x.unsqueeze(-2), x.unsqueeze(-3)))
@@ -47,7 +100,13 @@ class InfiniteKernelFunction:
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""
-        return _for_each(self.network.diagonal, self.image_shape, x)
+        form = self._closed_form(x)
+        return _for_each(self.network.diagonal, self.image_shape, x) if form is None else form.diagonal(x)
+
+    def _closed_form(self, x: Tensor) -> DenseChain | RBFLayer | None:
+        """For gradients by rows, where the network has one."""
+        wanted = x.requires_grad and torch.is_grad_enabled() and self.image_shape is None
+        return closed_form(self.network) if wanted else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +161,10 @@ class ScaledColumns:
     def diagonal(self, x: Tensor) -> Tensor:
         """Variances of the rows."""
         return self.kernel.diagonal(x * self.factors.to(x))
+
+
+def _apply(function: type[Function], *inputs: Any) -> Tensor:
+    return cast(Any, function).apply(*inputs)
 
 
 def _for_each(function: Callable[..., Tensor], image_shape: tuple[int, ...] | None, *sets: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
-from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback, RBFLayer
+from gdkl.infinite import InfiniteNetwork, Pullback, closed_form
 from gdkl.numerics import OptionError, Scratch, Vector, minimise
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
@@ -45,7 +45,7 @@ def differentiable_gram(kernel: GuideKernel) -> DifferentiableGram:
 
     What it returns is for one thread. The Gram matrix is the caller's to change; the next call overwrites it.
     """
-    chain = (DenseChain.of(kernel) or RBFLayer.of(kernel)) if isinstance(kernel, InfiniteNetwork) else None
+    chain = closed_form(kernel) if isinstance(kernel, InfiniteNetwork) else None
     function = as_kernel_function(kernel)
 
     def by_autograd(x: Tensor) -> tuple[Tensor, Pullback]:
