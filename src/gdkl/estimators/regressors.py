@@ -136,6 +136,7 @@ class GDKLRegressor(StudentRegressor):
                 groups=plan.column_groups(),
                 guide_share=None if preset.guide_share == AUTO else float(preset.guide_share),
                 rows_per_step=int(preset.batch_size) or None,
+                little_noise=bool(preset.little_noise),
             )
         self._refuse_share("the published protocol")
         guide = fit_guide(plan.kind.kernel(kernel), **data.all_arguments(), noise_floor=options.noise_floor)

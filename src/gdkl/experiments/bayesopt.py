@@ -50,7 +50,7 @@ BAYESOPT = Spec(
     "bayesopt",
     "Our own: Bayesian optimisation of six functions by log expected improvement, one row at a time",
     _no_rows,
-    ("branin", "hartmann6", "ackley10", "levy20", "gated5", "spiral6"),
+    ("branin", "hartmann6", "ackley10", "levy20", "gated5", "helix8"),
     {
         "gdkl": Method("GDKLModel as it comes", "GDKLRegressor", {"warp": None}, {"little_noise": True}),
         "dkl": Method("deep kernel by evidence", "DKLRegressor"),

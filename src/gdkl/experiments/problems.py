@@ -38,20 +38,20 @@ def gated(X: Tensor) -> Tensor:
     return gate * quick + (1 - gate) * 2 * other.square() + 0.2 * (z[:, 0] - 0.7).square()
 
 
-def spiral(X: Tensor) -> Tensor:
-    """Six columns, of which two linear combinations matter: a valley that winds around their origin.
+def helix(X: Tensor) -> Tensor:
+    """Eight columns, of which three linear combinations matter: a valley that winds around the third of them.
 
-    The direction in which values change turns with the angle; the minimum, zero, is at radius ½ and angle 2.
+    The direction in which values change turns along the valley; the minimum, zero, is at radius 0.6 and height 0.5.
     """
-    z = (2 * X - 1) @ _plane().to(X)
-    radius, angle = z.norm(dim=-1), torch.atan2(z[:, 1], z[:, 0])
-    return 4 * (radius - 0.5).square() + 0.5 * radius * (1 - torch.cos(angle - 4 * radius))
+    p = (2 * X - 1) @ _directions().to(X)
+    radius, angle, height = p[:, :2].norm(dim=-1), torch.atan2(p[:, 1], p[:, 0]), p[:, 2]
+    return 4 * (radius - 0.6).square() + radius * (1 - torch.cos(angle - 4 * height)) + (height - 0.5).square()
 
 
-def _plane() -> Tensor:
-    """Two orthogonal directions of six, ``(6, 2)``, along no column."""
-    turns = torch.arange(6, dtype=torch.float64).unsqueeze(-1) * torch.tensor([1.0, 2.0]) * math.pi / 3 + 0.3
-    return torch.cos(turns) / math.sqrt(3)
+def _directions() -> Tensor:
+    """Three orthogonal directions of eight, ``(8, 3)``, along no column."""
+    waves = torch.arange(8, dtype=torch.float64).unsqueeze(-1) * torch.tensor([1.0, 2.0, 3.0]) * math.pi / 4
+    return 0.5 * torch.cos(waves + 0.3)
 
 
 def _known(name: str, optimum: float, **options: Any) -> Problem:
@@ -70,7 +70,7 @@ _MAKERS: dict[str, Callable[[], Problem]] = {
     "ackley10": partial(_known, "Ackley", 0.0, dim=10, bounds=[(-5.0, 10.0)] * 10),
     "levy20": partial(_known, "Levy", 0.0, dim=20),
     "gated5": partial(Problem, 5, gated, 0.0),
-    "spiral6": partial(Problem, 6, spiral, 0.0),
+    "helix8": partial(Problem, 8, helix, 0.0),
 }
 PROBLEMS = tuple(_MAKERS)
 

@@ -20,6 +20,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from gdkl.estimators import GDKLRegressor
+from gdkl.estimators.presets import Preset
 from gdkl.estimators.regression import RegressorBase
 from gdkl.integrations.mixture import Mixture
 from gdkl.numerics import DataError, MissingPackageError, OptionError
@@ -110,9 +111,8 @@ class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):
         self.eval()
         original, X = X, self.transform_inputs(X)
         if Y.ndim < 2 or Y.shape[-1] != self.num_outputs or Y.shape[-2] != X.shape[-2]:
-            raise DataError(
-                f"Y has shape {tuple(Y.shape)}: give (..., {X.shape[-2]} rows, {self.num_outputs} outputs)."
-            )
+            expected = f"(..., {X.shape[-2]}, {self.num_outputs})"
+            raise DataError(f"Y has shape {tuple(Y.shape)}: give {expected}, rows and outputs.")
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y, X=X)
         found = self._copy()
@@ -207,8 +207,8 @@ class GDKLModel(EstimatorModel):
         if train_Yvar is not None and train_Y.shape[-1] > 1:
             raise OptionError("train_Yvar is for one output: make a model per output, and a ModelListGP of them.")
         super().__init__(None, train_Y.shape[-1])
-        #: What is fitted; the seed makes two fits to the same rows equal.
-        self.unfitted = GDKLRegressor(warp=None, random_state=0) if estimator is None else estimator
+        #: What is fitted.
+        self.unfitted = default_estimator() if estimator is None else estimator
         self.train_inputs = (train_X,)
         if input_transform is not None:
             self.input_transform = input_transform
@@ -247,6 +247,12 @@ class GDKLModel(EstimatorModel):
         if targets is not None:
             self.train_targets, self._mixture = targets, None
 
+    def subset_output(self, idcs: list[int]) -> Self:
+        """The model of some of the outputs."""
+        found = super().subset_output(idcs)
+        found.train_targets = found._as_train_targets(self._extract_targets_and_noise()[0][..., idcs])
+        return found
+
     def _fitted(self) -> Mixture:
         if self._mixture is None:
             self.custom_fit()
@@ -274,6 +280,11 @@ class GDKLModel(EstimatorModel):
 
     def _restore_targets_and_noise(self, Y: Tensor, Yvar: Tensor | None, strict: bool) -> None:
         self.train_targets, self.train_Yvar, self._mixture = self._as_train_targets(Y), Yvar, None
+
+
+def default_estimator() -> GDKLRegressor:
+    """What `GDKLModel` fits: targets are taken to be nearly exact; the seed makes two fits to the same rows equal."""
+    return GDKLRegressor(warp=None, preset=Preset(little_noise=True), random_state=0)
 
 
 def to_botorch(estimator: RegressorBase) -> EstimatorModel:
