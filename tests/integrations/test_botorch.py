@@ -273,27 +273,19 @@ class TestAcquisition:
 
     def test_ax_runs_with_it(self):
         pytest.importorskip("ax")
-        from ax.adapter.registry import Generators  # noqa: PLC0415
         from ax.api.client import Client  # noqa: PLC0415
         from ax.api.configs import RangeParameterConfig  # noqa: PLC0415
-        from ax.generation_strategy.generation_strategy import GenerationStep, GenerationStrategy  # noqa: PLC0415
-        from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec  # noqa: PLC0415
+        from ax.api.utils.generation_strategy_dispatch import choose_generation_strategy  # noqa: PLC0415
+        from ax.api.utils.structs import GenerationStrategyDispatchStruct  # noqa: PLC0415
+        from ax.generators.torch.botorch_modular.surrogate import ModelConfig  # noqa: PLC0415
 
-        model = ModelConfig(botorch_model_class=GDKLModel, model_options={"estimator": NNGPRegressor(relevance=True)})
-        steps = [
-            GenerationStep(generator=Generators.SOBOL, num_trials=4, generator_kwargs={"seed": 0}),
-            GenerationStep(
-                generator=Generators.BOTORCH_MODULAR,
-                num_trials=-1,
-                generator_kwargs={"surrogate_spec": SurrogateSpec(model_configs=[model])},
-            ),
-        ]
+        config = ModelConfig(botorch_model_class=GDKLModel, model_options={"estimator": NNGPRegressor(relevance=True)})
+        custom = GenerationStrategyDispatchStruct(method="custom", initialization_random_seed=0)
         client = Client(random_seed=0)
-        client.configure_experiment(
-            [RangeParameterConfig(name=name, parameter_type="float", bounds=(-1, 1)) for name in "ab"]
-        )
+        columns = [RangeParameterConfig(name=name, parameter_type="float", bounds=(-1, 1)) for name in "ab"]
+        client.configure_experiment(columns)
         client.configure_optimization(objective="-loss")
-        client.set_generation_strategy(GenerationStrategy(steps=steps))
+        client.set_generation_strategy(choose_generation_strategy(custom, config))
         for _ in range(10):
             for index, row in client.get_next_trials(max_trials=1).items():
                 client.complete_trial(index, raw_data={"loss": (row["a"] - 0.3) ** 2 + (row["b"] + 0.2) ** 2})

@@ -53,9 +53,9 @@ BAYESOPT = Spec(
     ("branin", "hartmann6", "ackley10", "levy20", "gated5", "helix8"),
     {
         "gdkl": Method("GDKLModel as it comes", "GDKLRegressor", {"warp": None}, {"little_noise": True}),
-        "dkl": Method("deep kernel by evidence", "DKLRegressor"),
+        "dkl": Method("deep kernel by evidence, 500 steps", "DKLRegressor", {"n_iter": 500}),
         "nngp": Method(
-            "BoTorch's Gaussian process, kernel of an infinite network",
+            "BoTorch's Gaussian process, its kernel of an infinite network",
             f"{_SURROGATES}:SingleTask",
             {"infinite_width": True},
         ),
@@ -65,9 +65,9 @@ BAYESOPT = Spec(
     (
         Column("log10 regret", "digits", digits=2, factor=-1),
         Column("simple regret", "regret", digits=4),
-        Column("s per round", "seconds_per_round", digits=2),
+        Column("processor s per round", "seconds_per_round", digits=2),
     ),
-    sizes=(50,),
+    sizes=(30,),
     seeds=10,
     error="error",
     compared="gdkl",

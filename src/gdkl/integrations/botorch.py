@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from botorch.models.transforms.input import InputTransform
     from botorch.models.transforms.outcome import OutcomeTransform
     from botorch.posteriors import Posterior
+    from botorch.utils.datasets import SupervisedDataset
     from gpytorch.mlls import MarginalLogLikelihood
 
 
@@ -218,6 +219,11 @@ class GDKLModel(EstimatorModel):
                 train_Y, train_Yvar = outcome_transform(train_Y, train_Yvar, X=self.transform_inputs(train_X))
         self._restore_targets_and_noise(train_Y, train_Yvar, strict=True)
         self.to(train_X)
+
+    @classmethod
+    def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
+        """Arguments of the constructor from a dataset of BoTorch's; Ax calls this with its model options, too."""
+        return {**super().construct_inputs(training_data), **options}
 
     def custom_fit(self, mll: MarginalLogLikelihood | None = None, **kwargs: Any) -> Any:
         """Fit the estimator; ``fit_gpytorch_mll`` calls this.
