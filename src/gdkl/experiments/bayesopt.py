@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _SURROGATES = "gdkl.experiments.surrogates"
 
+#: Names in pictures, by which methods have the colours that they have everywhere.
+_SHOWN = {"gdkl": "GDKL", "dkl": "DKL", "nngp": "NNGP", "botorch": "BoTorch"}
+
 
 def _no_rows(cell: Cell, data_dir: Path | None, validation: int) -> Part:
     """Rows are chosen in the run."""
@@ -41,9 +44,9 @@ def _picture(lines: Sequence[Line]) -> Figure:
 
     panels: dict[str, dict[str, list[list[float]]]] = {}
     for line in lines:
-        panels.setdefault(line["dataset"], {}).setdefault(line["method"], []).append(line["details"]["regret"])
-    first = {line["dataset"]: line["details"]["initial"] for line in lines}
-    return regret_figure(panels, first)
+        name = _SHOWN.get(line["method"], line["method"])
+        panels.setdefault(line["dataset"], {}).setdefault(name, []).append(line["details"]["regret"])
+    return regret_figure(panels, {line["dataset"]: line["details"]["initial"] for line in lines})
 
 
 BAYESOPT = Spec(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import torch
 from botorch.acquisition import LogExpectedImprovement
+from botorch.exceptions.errors import ModelFittingError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
@@ -16,6 +18,7 @@ from botorch.models.kernels import InfiniteWidthBNNKernel
 from botorch.models.model import Model
 from botorch.models.transforms.input import AffineInputTransform
 from botorch.optim import optimize_acqf
+from gpytorch.kernels import ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.warnings import NumericalWarning
 from sklearn.base import BaseEstimator
@@ -54,7 +57,10 @@ class SingleTask(BaseEstimator):
         half = torch.full_like(X[:1], 0.5)
         # The kernel has an origin: the middle of the cube, whose sides are at distance one.
         centred = AffineInputTransform(X.shape[-1], half, half)
-        return SingleTaskGP(X, Y, covar_module=InfiniteWidthBNNKernel(3), input_transform=centred)
+        kernel = InfiniteWidthBNNKernel(3)
+        # Where BoTorch's tutorial starts.
+        kernel.weight_var, kernel.bias_var = 10.0, 5.0
+        return SingleTaskGP(X, Y, covar_module=ScaleKernel(kernel), input_transform=centred)
 
 
 def optimise(spec: Spec, cell: Cell, place: Place) -> Line:
@@ -99,7 +105,8 @@ def _next_row(estimator: Any, X: Tensor, Y: Tensor) -> Tensor:
             warnings.simplefilter("ignore", category)
         ours = isinstance(estimator, RegressorBase)
         model: Any = GDKLModel(X, Y, estimator=estimator) if ours else estimator.surrogate(X, Y)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        with suppress(ModelFittingError):  # the model stays as its priors have it
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         row, _ = optimize_acqf(
             LogExpectedImprovement(model, best_f=Y.max()),
             bounds=torch.tensor([[0.0], [1.0]], dtype=X.dtype).expand(2, X.shape[-1]),

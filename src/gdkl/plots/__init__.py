@@ -8,6 +8,7 @@ from gdkl.plots.bands import bands_figure, predictive_band
 from gdkl.plots.columns import relevance
 from gdkl.plots.differences import difference_figure
 from gdkl.plots.observed import observed_against_predicted
+from gdkl.plots.regret import regret_figure
 from gdkl.plots.reliability import (
     calibration,
     confidence_histogram,
@@ -37,6 +38,7 @@ __all__ = [
     "new_figure",
     "observed_against_predicted",
     "predictive_band",
+    "regret_figure",
     "relevance",
     "reliability_diagram",
     "reliability_figure",
