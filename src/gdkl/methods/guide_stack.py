@@ -95,18 +95,23 @@ def fit_guides(
 
 
 def fit_guides_alone(
-    data: TrainingData, kernel: GuideKernel, *, smooth: bool, groups: Tensor | None, noise_floor: float
+    data: TrainingData,
+    kernel: GuideKernel,
+    *,
+    smooth: bool,
+    groups: Tensor | None,
+    noise_floor: float,
+    little_noise: bool = False,
 ) -> Stack:
     """Fit each guide to all rows, with equal weights: where there are too few to hold any out.
 
     The arguments are those of `fit_guides`.
     """
     known, models, fits = data.double().arguments(0), dict[str, FittedModel](), list[RelevanceFit]()
+    options: dict[str, Any] = {"groups": groups, "noise_floor": noise_floor, "little_noise": little_noise}
     for name, own, deviation in guide_kernels(kernel, smooth=smooth):
         starts = fits if fits and fits[0].kernel is own else None
-        fits = fit_relevance_folds(
-            own, [known], starts, deviation=deviation, groups=groups, noise_floor=noise_floor, iterations=_ITERATIONS
-        )
+        fits = fit_relevance_folds(own, [known], starts, deviation=deviation, iterations=_ITERATIONS, **options)
         history = {"step": 1.0, "objective": -fits[0].log_evidence, "noise": fits[0].noise, "scale": fits[0].scale}
         models[name] = replace(relevance_model(data, fits[0]), history=[history])
     return Stack(models, data.targets.new_full((len(models), data.outputs), 1 / len(models)))
