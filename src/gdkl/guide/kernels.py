@@ -91,7 +91,8 @@ class InfiniteKernelFunction:
         if form is not None and math.prod(sets) * n <= _FEW_ROWS_OF_ALL:
             # The sets are blocks on the diagonal of one matrix.
             K = _apply(_Gram, x.reshape(-1, d), form).unflatten(0, (-1, n)).unflatten(-1, (-1, n))
-            return K.diagonal(dim1=0, dim2=2).movedim(-1, 0).unflatten(0, sets) if sets else K[0, :, 0]
+            K = K.diagonal(dim1=0, dim2=2).movedim(-1, 0).reshape(*sets, n, n)
+            return 0.5 * (K + K.mT)
         if self.image_shape is not None or math.prod(sets) < _MANY_SETS or n > _FEW_ROWS:
             return _for_each(self.network.kernel, self.image_shape, x)
         pairs = (part.expand(*sets, n, n, d).reshape(-1, d) for part in (x.unsqueeze(-2), x.unsqueeze(-3)))
