@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SURROGATES = "gdkl.experiments.surrogates"
 
 #: Names in pictures, by which methods have the colours that they have everywhere.
-_SHOWN = {"gdkl": "GDKL", "dkl": "DKL", "nngp": "NNGP", "botorch": "BoTorch"}
+_SHOWN: dict[str, str] = {"gdkl": "GDKL", "dkl": "DKL", "nngp": "NNGP", "botorch": "BoTorch"}
 
 
 def _no_rows(cell: Cell, data_dir: Path | None, validation: int) -> Part:
@@ -44,7 +44,7 @@ def _picture(lines: Sequence[Line]) -> Figure:
 
     panels: dict[str, dict[str, list[list[float]]]] = {}
     for line in lines:
-        name = _SHOWN.get(line["method"], line["method"])
+        name = _SHOWN.get(line["method"], str(line["method"]))
         panels.setdefault(line["dataset"], {}).setdefault(name, []).append(line["details"]["regret"])
     return regret_figure(panels, {line["dataset"]: line["details"]["initial"] for line in lines})
 

@@ -71,16 +71,16 @@ def optimise(spec: Spec, cell: Cell, place: Place) -> Line:
         raise OptionError(f"size={budget!r} must be a number of evaluations above {initial}, with which a run begins.")
     estimator = build(spec, cell, budget, replace(place, verbose=0))
     torch.manual_seed(cell.seed)
-    X = SobolEngine(task.dim, scramble=True, seed=cell.seed).draw(budget, dtype=torch.float64)
+    rows = SobolEngine(task.dim, scramble=True, seed=cell.seed).draw(budget, dtype=torch.float64)
     # Of the processor: rounds are short, and other work on the machine must not count.
     seconds: list[float] = []
     if not isinstance(estimator, Random):
-        X, rest = X.split([initial, budget - initial])
-        for _ in rest:
+        for count in range(initial, budget):
             started = time.process_time()
-            X = torch.cat([X, _next_row(estimator, X, -task.regret(X).unsqueeze(-1))])
+            known = rows[:count]
+            rows[count] = _next_row(estimator, known, -task.regret(known).unsqueeze(-1))
             seconds.append(time.process_time() - started)
-    regret = task.regret(X).cummin(dim=0).values[initial - 1 :]
+    regret = task.regret(rows).cummin(dim=0).values[initial - 1 :]
     per_round = sum(seconds) / len(seconds) if seconds else 0.0
     scores = {
         "digits": -float(regret[-1].clamp_min(_SMALLEST).log10()),
@@ -98,7 +98,7 @@ def optimise(spec: Spec, cell: Cell, place: Place) -> Line:
 
 
 def _next_row(estimator: Any, X: Tensor, Y: Tensor) -> Tensor:
-    """The row to evaluate next, ``(1, d)``; values are to be maximised."""
+    """The row to evaluate next, ``(d,)``; values are to be maximised."""
     with warnings.catch_warnings():
         # Of jitters and of starts of the searches that failed.
         for category in (BotorchWarning, NumericalWarning):
@@ -115,4 +115,4 @@ def _next_row(estimator: Any, X: Tensor, Y: Tensor) -> Tensor:
             raw_samples=_RAW,
             options={"maxiter": _STEPS},
         )
-    return row
+    return row[0]

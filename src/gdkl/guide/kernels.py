@@ -90,13 +90,13 @@ class InfiniteKernelFunction:
         form = self._closed_form(x)
         if form is not None and math.prod(sets) * n <= _FEW_ROWS_OF_ALL:
             # The sets are blocks on the diagonal of one matrix.
-            K = _apply(_Gram, x.reshape(-1, d), form).unflatten(0, (-1, n)).unflatten(-1, (-1, n))
-            K = K.diagonal(dim1=0, dim2=2).movedim(-1, 0).reshape(*sets, n, n)
-            return 0.5 * (K + K.mT)
+            whole = _apply(_Gram, x.reshape(-1, d), form).unflatten(0, (-1, n)).unflatten(-1, (-1, n))
+            blocks = whole.diagonal(dim1=0, dim2=2).movedim(-1, 0).reshape(*sets, n, n)
+            return 0.5 * (blocks + blocks.mT)
         if self.image_shape is not None or math.prod(sets) < _MANY_SETS or n > _FEW_ROWS:
             return _for_each(self.network.kernel, self.image_shape, x)
-        pairs = (part.expand(*sets, n, n, d).reshape(-1, d) for part in (x.unsqueeze(-2), x.unsqueeze(-3)))
-        K = self.network.pairs(*pairs).unflatten(0, (*sets, n, n))
+        x1, x2 = (part.expand(*sets, n, n, d).reshape(-1, d) for part in (x.unsqueeze(-2), x.unsqueeze(-3)))
+        K = self.network.pairs(x1, x2).unflatten(0, (*sets, n, n))
         return 0.5 * (K + K.mT)
 
     def diagonal(self, x: Tensor) -> Tensor:

@@ -227,5 +227,5 @@ def fit_scale_of(
         noise_added,
     )
     index = torch.zeros(1, dtype=torch.long, device=gram.device)
-    priors = {"deviation": 0.0, "noise_floor": noise_floor, "little_noise": little_noise}
+    priors: dict[str, Any] = {"deviation": 0.0, "noise_floor": noise_floor, "little_noise": little_noise}
     return search(evidence, [start], index, iterations=_SCALE_STEPS, **priors) or start

@@ -8,7 +8,7 @@ their own units; under a warp, too, mean and covariance are those of the target 
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from gpytorch.constraints import Positive
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gpytorch.mlls import MarginalLogLikelihood
 
 
-class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):
+class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A fitted regressor as a BoTorch model; `to_botorch` makes it."""
 
     def __init__(self, mixture: Mixture | None, num_outputs: int) -> None:
@@ -72,7 +72,7 @@ class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):
         """The distribution of the function at rows ``(..., q, d)`` that have passed the input transform."""
         return self._distribution(X, False)
 
-    def posterior(
+    def posterior(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         X: Tensor,
         output_indices: list[int] | None = None,
@@ -92,11 +92,12 @@ class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):
         if output_indices is not None:
             return self.subset_output(output_indices).posterior(X, None, observation_noise, posterior_transform)
         self.eval()
-        X = self.transform_inputs(X)
-        posterior: Any = GPyTorchPosterior(self._distribution(X, observation_noise))
-        if hasattr(self, "outcome_transform"):
-            posterior = self.outcome_transform.untransform_posterior(posterior, X=X)
-        return posterior if posterior_transform is None else posterior_transform(posterior, X=X)
+        rows = self.transform_inputs(X)
+        posterior: Any = GPyTorchPosterior(self._distribution(rows, observation_noise))
+        transform = self._outcomes()
+        if transform is not None:
+            posterior = transform.untransform_posterior(posterior, X=rows)
+        return posterior if posterior_transform is None else posterior_transform(posterior, X=rows)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """The model given further observations; hyperparameters and weights stay as they were fitted.
@@ -110,15 +111,14 @@ class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):
         """
         mixture = self._fitted()
         self.eval()
-        original, X = X, self.transform_inputs(X)
-        if Y.ndim < 2 or Y.shape[-1] != self.num_outputs or Y.shape[-2] != X.shape[-2]:
-            expected = f"(..., {X.shape[-2]}, {self.num_outputs})"
+        rows, transform = self.transform_inputs(X), self._outcomes()
+        if Y.ndim < 2 or Y.shape[-1] != self.num_outputs or Y.shape[-2] != rows.shape[-2]:
+            expected = f"(..., {rows.shape[-2]}, {self.num_outputs})"
             raise DataError(f"Y has shape {tuple(Y.shape)}: give {expected}, rows and outputs.")
-        if hasattr(self, "outcome_transform"):
-            Y, _ = self.outcome_transform(Y, X=X)
+        targets = Y if transform is None else transform(Y, X=rows)[0]
         found = self._copy()
-        found._mixture = mixture.condition(X, Y, None if noise is None else noise.expand(Y.shape))
-        found._append(original, X, Y)
+        found._mixture = mixture.condition(rows, targets, None if noise is None else noise.expand(Y.shape))
+        found._append(X, rows, targets)
         return found
 
     def subset_output(self, idcs: list[int]) -> Self:
@@ -127,10 +127,15 @@ class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):
         found._num_outputs = len(idcs)
         found._modules = dict(self._modules)
         found.likelihood = _likelihood(len(idcs))
-        if hasattr(self, "outcome_transform"):
-            found.outcome_transform = self.outcome_transform.subset_output(idcs)
+        transform = self._outcomes()
+        if transform is not None:
+            found.outcome_transform = transform.subset_output(idcs)
         found._adopt(mixture)
         return found
+
+    def _outcomes(self) -> Any:
+        """The outcome transform, if there is one."""
+        return getattr(self, "outcome_transform", None)
 
     def _fitted(self) -> Mixture:
         if self._mixture is None:
@@ -240,7 +245,7 @@ class GDKLModel(EstimatorModel):
         known = None if Yvar is None else Yvar[:, 0]
         # Arrays: what BoTorch does in inference mode, with other threads or on other devices stays outside of the fit.
         rows, y, known = (None if part is None else part.detach().double().cpu().numpy() for part in (X, y, known))
-        estimator = clone(self.unfitted).fit(rows, y, noise_var=known)
+        estimator = cast(RegressorBase, clone(self.unfitted)).fit(rows, y, noise_var=known)
         mixture = Mixture.of(estimator)
         self._adopt(mixture if Yvar is None else mixture.with_known_noise(float(Yvar.mean())))
         self.eval()

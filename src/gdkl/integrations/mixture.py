@@ -133,7 +133,7 @@ class Mixture:
         warps = [self.estimator.target_.warps[k] for k in self.outputs]
         if any(warps):
             parts = zip(mean.unbind(-2), covariance.unbind(-3), warps, strict=True)
-            means, covariances = zip(*(_unwarped(*part) if part[2] else part[:2] for part in parts), strict=True)
+            means, covariances = zip(*(_unwarped(*part) for part in parts), strict=True)
             mean, covariance = torch.stack(means, dim=-2), torch.stack(covariances, dim=-3)
         total = (weights * mean).sum(dim=-3)
         away = mean - total.unsqueeze(-3)
@@ -244,8 +244,10 @@ class _Forward(Function):
         return gradients[0] * slope, None
 
 
-def _unwarped(mean: Tensor, covariance: Tensor, warp: Warp) -> tuple[Tensor, Tensor]:
+def _unwarped(mean: Tensor, covariance: Tensor, warp: Warp | None) -> tuple[Tensor, Tensor]:
     """Means ``(..., q)`` and covariances ``(..., q, q)`` behind a warp's inverse, as `joint_moments` has them."""
+    if warp is None:
+        return mean, covariance
     deviation = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(mean.dtype).tiny).sqrt()
     nodes, weights = hermite_e.hermegauss(_NODES)
     z, w = (torch.as_tensor(values).to(mean) for values in (nodes, weights / weights.sum()))

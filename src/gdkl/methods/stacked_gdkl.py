@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +65,7 @@ def fit_stacked_gdkl(
         little_noise: Whether a prior on the guides' noise says that targets are nearly exact.
     """
     noise_floor = options.noise_floor
-    priors = {"noise_floor": noise_floor, "little_noise": little_noise}
+    priors: dict[str, Any] = {"noise_floor": noise_floor, "little_noise": little_noise}
     folds = draw_folds(data.rows[0], options.seed)
     guides = fit_guides(data, kernel, folds, smooth=smooth, groups=groups, **priors)
     factor = fit_noise_factor(data, guides.held_out, folds, kernel, guides.multipliers.log().mean(dim=0).exp())
