@@ -31,10 +31,11 @@ from gdkl.numerics import DataError, OptionError, chunk_slices
 #: What users may pass as ``guide``. A function takes two sets of rows and returns their covariances.
 GuideKernel: TypeAlias = "InfiniteNetwork | gpytorch.kernels.Kernel | Callable[[Tensor, Tensor], Tensor]"
 
-#: From so many sets of rows on, of at most so many rows, their matrices are computed as pairs of rows, all at once.
+#: From so many sets of rows on, of at most so many rows, their matrices are computed as pairs of rows, all at once: 128
+#: sets of one row take 1.5 ms in place of 55, of 32 rows 48 in place of 57, and 32 sets of 64 rows 61 in place of 18.
 _MANY_SETS, _FEW_ROWS = 8, 32
-
-#: Up to so many rows of all sets, one matrix of all of them takes less time than pairs under autograd.
+#: Up to so many rows of all sets, derivatives are those of one matrix of all of them: 3 ms for 4 sets of 64 rows, where
+#: pairs under autograd take 10; twice as many rows take 10 ms and 5.
 _FEW_ROWS_OF_ALL = 256
 
 #: Rows at a time where a plain function's variances are read off the diagonal of small squares.
