@@ -109,6 +109,17 @@ class TestConditioning:
             torch.testing.assert_close(found[0], expected[0], rtol=1e-6, atol=1e-7)
             torch.testing.assert_close(found[1], expected[1], rtol=1e-6, atol=1e-7)
 
+    def test_is_that_of_the_estimator(self, name, estimators):
+        mixture, X = Mixture.of(estimators[name]), new_rows(3, seed=2)
+        new_X, new_Y = data(4, outputs=len(mixture.outputs), seed=3)
+        y = new_Y.numpy() if len(mixture.outputs) > 1 else new_Y[:, 0].numpy()
+        for found, expected in zip(
+            mixture.condition(new_X, new_Y).moments(X),
+            Mixture.of(estimators[name].condition(new_X.numpy(), y)).moments(X),
+            strict=True,
+        ):
+            torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-8)
+
     def test_in_parts_equals_at_once(self, name, estimators):
         mixture, X = Mixture.of(estimators[name]), new_rows(3, seed=2)
         new_X, new_Y = data(4, outputs=len(mixture.outputs), seed=3)

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from gpytorch.mlls import MarginalLogLikelihood
 
 
+__all__ = ["EstimatorModel", "GDKLModel", "default_estimator", "to_botorch"]
+
+
 class EstimatorModel(GPyTorchModel, GP, FantasizeMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A fitted regressor as a BoTorch model; `to_botorch` makes it."""
 
