@@ -248,13 +248,14 @@ class TestFit:
 
 class TestAcquisition:
     def test_one_step(self, stack):
+        torch.manual_seed(0)  # starts of the search are drawn
         X, Y = data()
         noisy = qLogNoisyExpectedImprovement(
             stack, X_baseline=X, sampler=SobolQMCNormalSampler(torch.Size([32]), seed=0)
         )
         for function, q in ((LogExpectedImprovement(stack, best_f=Y.max()), 1), (noisy, 2)):
             rows, value = optimize_acqf(
-                function, bounds=UNIT, q=q, num_restarts=2, raw_samples=16, options={"maxiter": 20}
+                function, bounds=UNIT, q=q, num_restarts=2, raw_samples=64, options={"maxiter": 30, "seed": 0}
             )
             assert rows.shape == (q, 2)
             assert ((rows >= 0) & (rows <= 1)).all()
