@@ -24,7 +24,7 @@ from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from gdkl import GdklError, GDKLRegressor, NNGPRegressor
+from gdkl import GdklError, GDKLRegressor, NNGPRegressor, NNRegressor
 from gdkl.integrations.botorch import GDKLModel, default_estimator, to_botorch
 
 UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -300,6 +300,7 @@ class TestErrors:
             (lambda X, Y: to_botorch(NNGPRegressor()), "not fitted"),
             (lambda X, Y: to_botorch(NNGPRegressor), "no regressor of gdkl"),
             (lambda X, Y: to_botorch(GDKLRegressor(inference="sparse", n_iter=1).fit(X, Y[:, 0])), "inference='exact'"),
+            (lambda X, Y: to_botorch(NNRegressor(n_iter=1).fit(X, Y[:, 0])), "no Gaussian process"),
             (lambda X, Y: GDKLModel(X[None], Y[None]), r"train_X has shape \(1, 10, 2\)"),
             (lambda X, Y: GDKLModel(X, Y, estimator="gp"), "estimator='gp'"),
             (lambda X, Y: GDKLModel(X, torch.cat([Y, Y], -1), torch.ones(10, 2).double()), "ModelListGP"),

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gdkl.estimators.regression import RegressorBase
-from gdkl.gp import Solver
+from gdkl.gp import ExactPosterior, Solver
 from gdkl.inputs import Warp
 from gdkl.numerics import DataError, OptionError
 
@@ -88,6 +88,9 @@ class Mixture:
         estimator._require_fitted()
         if estimator.inference_ != "exact":
             raise OptionError("a model with inducing points cannot be conditioned: fit with inference='exact'.")
+        models = estimator.stack_.models.values()
+        if not all(isinstance(getattr(model, "posterior", None), ExactPosterior) for model in models):
+            raise OptionError(f"{type(estimator).__name__} has no Gaussian process given all rows: pass another one.")
         encoder = estimator.kind_.input.encoder
         if encoder is not None and not encoder.plain:
             raise DataError("the table has text, dates or missing cells: fit to an array of numbers.")
