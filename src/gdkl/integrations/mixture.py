@@ -154,7 +154,7 @@ class Mixture:
         """
         y = self._scaled(Y.mT.double())
         parts = self.estimator.stack_.models.values()
-        own = torch.cat([model.posterior.noise for model in parts])
+        own = torch.cat([model.posterior.noise for model in parts]).to(y)
         # Outliers are components of their own, which know the same of the function.
         own = self._take(torch.cat([own] * (len(self.estimator.stack_.component_weights()) // len(own))), -1)
         per_unit = self._scale(y)[1].square()
@@ -194,7 +194,7 @@ class Mixture:
         """The same given the training rows alone."""
         rows = self.estimator.kind_.input.tensor_rows(X).unsqueeze(-3)
         found = self.estimator.stack_.joint(rows.to(self.estimator.model_.posterior.features))
-        mean, covariance, noise = (part.double() for part in found)
+        mean, covariance, noise = (part.to(X.device, torch.float64) for part in found)
         return Gaussians(self._take(mean, -2), self._take(covariance, -3), self._take(noise, -2))
 
     def _take(self, values: Tensor, dim: int) -> Tensor:
