@@ -101,7 +101,7 @@ def _next_row(estimator: Any, X: Tensor, Y: Tensor) -> Tensor:
     """The row to evaluate next, ``(d,)``; values are to be maximised."""
     with warnings.catch_warnings():
         # Of jitters and of starts of the searches that failed.
-        for category in (BotorchWarning, NumericalWarning):
+        for category in (BotorchWarning, NumericalWarning, RuntimeWarning):
             warnings.simplefilter("ignore", category)
         ours = isinstance(estimator, RegressorBase)
         model: Any = GDKLModel(X, Y, estimator=estimator) if ours else estimator.surrogate(X, Y)
