@@ -12,6 +12,7 @@ KINDS = {
     "DataError": "Data cannot be used",
     "OptionError": "An option has a value that is not allowed",
     "ModelFileError": "A model file cannot be read",
+    "MissingPackageError": "An optional package is not installed",
     "MemoryLimitError": "An allocation would not fit; raised before it is tried",
     "NumericsError": "A computation left the range of floating-point numbers",
     "NotFittedError": "Predicting before fitting",

@@ -51,7 +51,7 @@ def test_exact_posterior_marginals_and_covariance_are_the_textbook_ones():
     noise = torch.linspace(0.01, 0.3, members * outputs, dtype=torch.float64).reshape(members, outputs)
     posterior = ExactPosterior.condition(GPyTorchKernel(kernel), features, targets, noise, name="K")
     marginals = posterior.marginals(new)
-    mean, covariance = posterior.covariance(new)
+    mean, covariance = (part.detach() for part in posterior.covariance(new))
     assert mean.shape == (members, outputs, m)
     assert covariance.shape == (members, outputs, m, m)
     for i in range(members):
@@ -355,3 +355,21 @@ def test_gradients_flow_through_an_extension():
 
     new = torch.randn(1, 2, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(weights, (new, torch.randn(1, 1, 2, dtype=torch.float64, requires_grad=True)))
+
+
+def test_covariances_of_several_sets_of_rows_are_those_of_each():
+    members, outputs = 2, 3
+    features, targets = _random(members, 15, 4), _random(members, outputs, 15)
+    posterior = ExactPosterior.condition(
+        GPyTorchKernel(rbf_kernel((members, outputs)).double()),
+        features,
+        targets,
+        torch.full((members, outputs), 0.1, dtype=torch.float64),
+        name="K",
+    )
+    new = torch.stack([_random(members, 6, 4, seed=seed) for seed in range(1, 5)]).unflatten(0, (2, 2))
+    mean, covariance = posterior.covariance(new)
+    for k in range(4):
+        alone = posterior.covariance(new[k // 2, k % 2])
+        torch.testing.assert_close(mean[k // 2, k % 2], alone[0], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(covariance[k // 2, k % 2], alone[1], rtol=1e-10, atol=1e-12)

@@ -55,6 +55,22 @@ def test_evidence_fit_is_at_least_as_good_as_any_search_finds(seed, noise):
     assert ours <= found + 1e-6
 
 
+def test_a_prior_on_the_noise_keeps_few_rows_from_being_all_noise():
+    # The evidence of these rows is highest where nothing is signal, and the prior's weight falls with their number.
+    x = torch.rand(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = torch.sin(3 * x).sum(dim=-1)
+    y = (y - y.mean()) / y.std(unbiased=False)
+    gram = infinite.mlp().kernel(2 * x - 1)[None]
+    alone, believed = (fit_by_evidence(gram, y[None, None], 1e-6, little_noise=little) for little in (False, True))
+    assert alone.noise > 0.9
+    assert believed.noise < 0.1
+    assert alone.log_evidence > believed.log_evidence
+    many = torch.randn(1, 1, 2000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    exact, prior = (fit_by_evidence(torch.eye(2000)[None].double(), many, 1e-6, little_noise=k) for k in (False, True))
+    total = [float(fit.scale + fit.noise) for fit in (exact, prior)]
+    np.testing.assert_allclose(total, float(many.square().mean()), rtol=1e-2)
+
+
 def test_evidence_fit_of_a_batch_is_the_fit_of_each():
     x, y = _data(members=3, outputs=2)
     gram = as_kernel_function(infinite.mlp()).gram(x)

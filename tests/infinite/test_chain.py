@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from gdkl import infinite as inf
-from gdkl.infinite import DenseChain
+from gdkl.infinite import DenseChain, closed_form
+from gdkl.numerics import DataError
 
 CHAINS = [
     inf.mlp(),
@@ -70,3 +71,38 @@ def test_a_row_of_zeros_has_finite_derivatives():
 )
 def test_other_networks_are_no_chains(network):
     assert DenseChain.of(network) is None
+
+
+FORMS = [*CHAINS, inf.Sequential(inf.Linear(2.0), inf.RBF(0.7))]
+
+
+@pytest.mark.parametrize("network", FORMS)
+def test_covariances_with_other_rows_have_values_and_derivatives_of_the_network(network):
+    generator = torch.Generator().manual_seed(3)
+    x, z = (torch.randn(n, 3, dtype=torch.float64, generator=generator) for n in (5, 7))
+    z[0] = x[0]
+    form, x = closed_form(network), x.requires_grad_()
+    K, pullback = form.cross(x.detach(), z)
+    torch.testing.assert_close(K, network.kernel(x.detach(), z), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(form.diagonal(x), network.diagonal(x.detach()), rtol=1e-12, atol=1e-12)
+    G = torch.randn(5, 7, dtype=torch.float64, generator=generator)
+    (wanted,) = torch.autograd.grad(network.kernel(x, z), x, G)
+    torch.testing.assert_close(pullback(G), wanted, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("network", [*FORMS, inf.mlp(activation="erf"), inf.Linear([0.5, 1.0, 2.0])])
+def test_pairs_are_the_diagonal_of_the_matrix(network):
+    x, z = _rows(d=3), _rows(d=3, seed=4)
+    z[5] = x[5]
+    x.requires_grad_()
+    pairs, diagonal = network.pairs(x, z), network.kernel(x, z).diagonal()
+    torch.testing.assert_close(pairs, diagonal, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(network.pairs(x.detach().numpy(), z.numpy()), pairs.detach().numpy())
+    apart = torch.arange(12) > 5  # derivatives of parallel rows have a corner
+    (found,), (wanted,) = (torch.autograd.grad(value[apart].sum(), x) for value in (pairs, diagonal))
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_pairs_need_as_many_inputs():
+    with pytest.raises(DataError, match="as many inputs; got 3 and 2"):
+        inf.mlp().pairs(torch.ones(3, 2), torch.ones(2, 2))

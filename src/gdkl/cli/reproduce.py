@@ -109,7 +109,8 @@ def reproduce(
             typer.echo(f"Written: {path}")
     elif lines:
         notes = paired_lines(spec, lines) if spec.compared else []
-        show(table(spec, lines), [*notes, f"Results: {output / spec.name}.jsonl"])
+        written = [f"Written: {path}" for path in write_pictures(spec, lines, output)]
+        show(table(spec, lines), [*notes, *written, f"Results: {output / spec.name}.jsonl"])
 
 
 def chosen(text: str | None, known: Iterable[str], count: int, what: str) -> list[str]:

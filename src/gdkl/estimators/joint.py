@@ -93,7 +93,8 @@ class JointMixin:
     def _joint(self, X: Any, *, noise: bool = True) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Scaled means ``(K, outputs, m)``, covariances ``(K, outputs, m, m)`` and weights of the components."""
         rows = self._scaled_rows(X)
-        means, covariances, noises = self.stack_.joint(rows)
+        with torch.no_grad():
+            means, covariances, noises = self.stack_.joint(rows)
         diagonal = covariances.diagonal(dim1=-2, dim2=-1)
         if noise:
             further = noises.expand_as(diagonal)

@@ -48,6 +48,8 @@ class Preset:
         start_at_guide: Whether the kernel starts at the guide's scale and the features' mean distance.
         noise_start: First noise variance; "guide" for the guide's own where that is larger than the published one.
         noise_floor: Smallest noise variance, of targets with unit variance.
+        little_noise: Whether guides' noise has a prior that says that targets are nearly exact, as results of
+            simulations are (exact inference of the stack).
         objective: "guided", or, without calibration, the paper's ablations "distillation" and "predictive".
         beta: Weight of the KL term; the estimator's own option comes first.
         mu: Weight of the KL term at points without labels, between and around the rows (regression).
@@ -95,6 +97,7 @@ class Preset:
     start_at_guide: bool = _OPEN
     noise_start: float | str = _OPEN
     noise_floor: float = _OPEN
+    little_noise: bool = _OPEN
     objective: str = _OPEN
     beta: float = _OPEN
     mu: float = _OPEN
@@ -241,6 +244,7 @@ _FLAGS = (
     "start_at_guide",
     "try_less_guide",
     "label_noise",
+    "little_noise",
     "calibrate",
     "residual",
     "graph",

@@ -56,6 +56,7 @@ _BASE: dict[str, Any] = {
     "start_at_guide": False,
     "noise_start": NOISE_START,
     "noise_floor": NOISE_FLOOR,
+    "little_noise": False,
     "objective": "guided",
     "beta": 1.0,
     "mu": 0.0,

@@ -121,9 +121,13 @@ class GDKLRegressor(StudentRegressor):
         kernel, preset = guide_kernel(self.guide), plan.preset
         options = plan.options(data.n)
         tells = bool(informative(data.targets).any())
+        guides: dict[str, Any] = {
+            "smooth": self.guide is None,
+            "groups": plan.column_groups(),
+            "little_noise": bool(preset.little_noise),
+        }
         if preset.calibrate and (data.n < FEWEST_ROWS or not tells):
-            groups, smooth = plan.column_groups(), self.guide is None
-            return fit_guides_alone(data, kernel, smooth=smooth, groups=groups, noise_floor=options.noise_floor)
+            return fit_guides_alone(data, kernel, noise_floor=options.noise_floor, **guides)
         if preset.calibrate:
             return fit_stacked_gdkl(
                 data,
@@ -132,10 +136,9 @@ class GDKLRegressor(StudentRegressor):
                 beta=preset.beta,
                 mu=preset.mu if preset.beta else 0.0,
                 times=plan.members,
-                smooth=self.guide is None,
-                groups=plan.column_groups(),
                 guide_share=None if preset.guide_share == AUTO else float(preset.guide_share),
                 rows_per_step=int(preset.batch_size) or None,
+                **guides,
             )
         self._refuse_share("the published protocol")
         guide = fit_guide(plan.kind.kernel(kernel), **data.all_arguments(), noise_floor=options.noise_floor)

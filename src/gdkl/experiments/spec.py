@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gdkl.experiments.data import Part
+    from gdkl.experiments.results import Line
+    from gdkl.experiments.trial import Place
 
 #: A split or draw: its seed, or the name of a fixed one.
 Split: TypeAlias = "int | str | None"
@@ -152,6 +156,8 @@ class Spec:
         reference: Of a benchmark over many tables, the peer that its pictures compare with. Its summary is over tables,
             regression is also scored in units of the targets' deviation, and cells that fail are passed over.
         paper: Where the paper has its figures.
+        run: Runs a cell and gives its line, where that is no fit to the rows of ``data``.
+        picture: Draws the lines, where the experiment has a picture of its own.
     """
 
     name: str
@@ -174,6 +180,8 @@ class Spec:
     compared: str = ""
     reference: str = ""
     paper: PaperTable | None = None
+    run: Callable[[Spec, Cell, Place], Line] | None = None
+    picture: Callable[[Sequence[Line]], Figure] | None = None
 
     def settings(self, method: str, overrides: Mapping[str, Any], validation: int = 0) -> dict[str, Any]:
         """Settings of a method's cells: the declared ones with some replaced ("preset.NAME" for the preset's)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gdkl.experiments import data
+from gdkl.experiments.bayesopt import BAYESOPT
 from gdkl.experiments.benchmark import TABLE_CLASSES, TABLES, UNSEEN, UNSEEN_CLASSES
 from gdkl.experiments.draws import PAPER_DRAW, SIZES
 from gdkl.experiments.spec import Column, Method, PaperTable, Spec
@@ -182,7 +183,8 @@ LARGE = Spec(
 )
 
 SPECS: Mapping[str, Spec] = {
-    one.name: one for one in (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES, UNSEEN, UNSEEN_CLASSES)
+    one.name: one
+    for one in (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES, UNSEEN, UNSEEN_CLASSES, BAYESOPT)
 }
 
 

@@ -90,11 +90,18 @@ def _table(title: str, rows: Mapping[str, Mapping[str, str]]) -> Table:
 
 
 def write_pictures(spec: Spec, lines: Sequence[Line], folder: Path) -> list[Path]:
-    """One for each size in which the reference was run: gains of all other methods on it, dataset by dataset."""
+    """The experiment's own; or one for each size that the reference was run in: how far all other methods are from it.
+
+    An experiment with neither has none.
+    """
     from gdkl.plots import difference_figure  # noqa: PLC0415  (slow to import)
 
+    if spec.picture is not None:
+        path = folder / f"{spec.name}.png"
+        write_atomically(path, spec.picture(lines).savefig)
+        return [path]
     paths: list[Path] = []
-    for own in grouped(lines, lambda line: str(line["size"])):
+    for own in grouped(lines, lambda line: str(line["size"])) if spec.reference else ():
         panels: dict[str, dict[str, dict[str, float]]] = {}
         for column in spec.columns[:_COMPARED]:
             found = gains(split_scores(own, column), spec.reference, column).drop(

@@ -118,10 +118,17 @@ class ExactPosterior:
         prior = self.kernel.diagonal(features.unsqueeze(-3)).expand(mean.shape)
         return Marginals(mean, floor_variance(prior - whitened.square().sum(dim=-2), prior))
 
-    @torch.no_grad()
     def covariance(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Latent mean ``(members, outputs, m)`` and full covariance ``(members, outputs, m, m)``."""
-        mean, whitened = self._project(features)
+        """Latent means ``(..., members, outputs, m)`` and full covariances ``(..., members, outputs, m, m)``.
+
+        From features ``(..., members, m, p)``, to which gradients flow; each entry of the leading dimensions is a set
+        of rows with a covariance of its own.
+        """
+        *sets, _, m, _ = features.shape
+        # The rows of all sets beside each other: one product with the training rows.
+        mean, whitened = self._project(features.movedim(-3, 0).flatten(1, -2))
+        mean = mean.unflatten(-1, (*sets, m)).movedim((0, 1), (-3, -2))
+        whitened = whitened.unflatten(-1, (*sets, m)).movedim((0, 1, 2), (-4, -3, -2))
         covariance = self.kernel.gram(features.unsqueeze(-3)) - whitened.mT @ whitened
         return mean, 0.5 * (covariance + covariance.mT)
 

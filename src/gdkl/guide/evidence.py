@@ -31,6 +31,19 @@ _COARSE, _FINE, _REFINEMENTS = 97, 33, 6
 _BASINS = 3
 
 
+class NormalPrior(NamedTuple):
+    """Of a logarithm."""
+
+    mean: float
+    deviation: float
+
+
+#: Of the log noise of targets with unit variance where observations are nearly exact, as those of simulations are:
+#: BoTorch's. The evidence of a dozen rows is often highest where all is noise; a model that believes it expects no row
+#: to be better than another, and searches no further.
+LITTLE_NOISE = NormalPrior(-4.0, 1.0)
+
+
 class EvidenceFit(NamedTuple):
     """Best output scale and noise variance, and the log evidence per row there; each ``(members, outputs)``."""
 
@@ -40,13 +53,14 @@ class EvidenceFit(NamedTuple):
 
 
 @torch.no_grad()
-def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> EvidenceFit:
+def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float, *, little_noise: bool = False) -> EvidenceFit:
     """Maximise the evidence over output scale and noise, this not below its floor.
 
     A grid over log r finds the basins (the evidence may have two: "all signal" and "all noise"), then grids
     a few cells wide, each inside the last, close in on their bottoms. After six the brackets are narrower than
     1e-7, where the evidence itself is flat to rounding: converged, with a fixed amount of work. The deepest counts.
-    Gram matrices are ``(members, n, n)``, targets ``(members, outputs, n)``.
+    Gram matrices are ``(members, n, n)``, targets ``(members, outputs, n)``. With ``little_noise`` the noise has the
+    prior `LITTLE_NOISE`, weighed at the scale that is best without it.
 
     Example:
         >>> gram = torch.eye(4, dtype=torch.float64).expand(1, 4, 4)
@@ -61,6 +75,7 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
         chosen = order[:_MOST_ROWS].sort().values.to(gram.device)
         gram = gram.index_select(-2, chosen).index_select(-1, chosen)
         targets = targets.index_select(-1, chosen)
+    prior = LITTLE_NOISE if little_noise else None
     eigenvalues, Q = torch.linalg.eigh(gram)
     # Rounding leaves eigenvalues a little below zero; a kernel has none.
     eigenvalues = eigenvalues.clamp_min(0).unsqueeze(-2)
@@ -69,17 +84,17 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
     lowest, highest = _LOG_RATIO_RANGE
     grid = torch.linspace(lowest, highest, _COARSE, dtype=gram.dtype, device=gram.device)
     grid = grid.reshape(-1, 1, 1).expand(-1, *targets.shape[:-1])
-    values, _ = _profile(grid, eigenvalues, z_squared, noise_floor)
+    values, _ = _profile(grid, eigenvalues, z_squared, noise_floor, prior)
     # (basins, members, outputs) from here on; where there are fewer basins, other points of the grid fill up.
     best = grid.gather(0, _bottoms(values).topk(_BASINS, dim=0, largest=False).indices)
     cell = (highest - lowest) / (_COARSE - 1)
     steps = torch.linspace(-1, 1, _FINE, dtype=gram.dtype, device=gram.device).reshape(-1, 1, 1, 1)
     for _ in range(_REFINEMENTS):
         finer = (best + cell * steps).clamp(lowest, highest)
-        values, _ = _profile(finer, eigenvalues, z_squared, noise_floor)
+        values, _ = _profile(finer, eigenvalues, z_squared, noise_floor, prior)
         best = finer.gather(0, values.argmin(dim=0, keepdim=True)).squeeze(0)
         cell *= 2 / (_FINE - 1)
-    values, scales = _profile(best, eigenvalues, z_squared, noise_floor)
+    values, scales = _profile(best, eigenvalues, z_squared, noise_floor, prior)
     deepest = values.argmin(dim=0, keepdim=True)
     best, value, scale = (found.gather(0, deepest).squeeze(0) for found in (best, values, scales))
     noise, tells = (scale * best.exp()).clamp_min(noise_floor), informative(targets)
@@ -106,11 +121,16 @@ def _bottoms(values: Tensor) -> Tensor:
     return torch.where((values <= before) & (values <= after), values, math.inf)
 
 
-def _profile(log_ratio: Tensor, eigenvalues: Tensor, z_squared: Tensor, noise_floor: float) -> tuple[Tensor, Tensor]:
+def _profile(
+    log_ratio: Tensor, eigenvalues: Tensor, z_squared: Tensor, noise_floor: float, prior: NormalPrior | None
+) -> tuple[Tensor, Tensor]:
     """Negative log evidence per row at the best scale for each ratio ``(..., members, outputs)``, and that scale."""
     ratio = log_ratio.exp()
     shifted = eigenvalues + ratio.unsqueeze(-1)
     fit = (z_squared / shifted).mean(dim=-1)
     scale = torch.maximum(fit, noise_floor / ratio)
     value = 0.5 * (fit / scale + scale.log() + shifted.log().mean(dim=-1) + _LOG_2PI)
+    if prior is not None:
+        z = ((log_ratio + scale.log()).clamp_min(math.log(noise_floor)) - prior.mean) / prior.deviation
+        value = value + z.square() / (2 * z_squared.shape[-1])
     return value, scale

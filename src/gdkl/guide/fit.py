@@ -67,20 +67,24 @@ def fit_guide(
     noise_floor: float = NOISE_FLOOR,
     noise_scale: Tensor | None = None,
     noise_added: Tensor | None = None,
+    little_noise: bool = False,
 ) -> Guide:
     """Compute the Gram of rows ``(members, n, d)`` once, normalise it and fit output scale and noise by evidence.
 
     Targets are ``(members, outputs, n)``. What the noise of each row is multiplied by, and what is added to it, are
-    ``(members, 1, n)``; outputs then share scale and noise.
+    ``(members, 1, n)``; outputs then share scale and noise. ``little_noise`` is as for `fit_by_evidence`.
     """
     with limit_threads(rows.shape[1]):
         gram, normaliser = normalised_gram(kernel, rows.to(targets.dtype), targets.dtype, copies=4)
         if noise_scale is None and noise_added is None:
-            fit = fit_by_evidence(gram, targets, noise_floor)
+            fit = fit_by_evidence(gram, targets, noise_floor, little_noise=little_noise)
             return Guide(kernel, normaliser, fit.scale, fit.noise, gram, targets, fit.log_evidence, fit.scale)
         factor = torch.ones_like(targets[:, :1]) if noise_scale is None else noise_scale
         added = torch.zeros_like(factor) if noise_added is None else noise_added
-        found = [fit_scale_of(gram[k], targets[k], factor[k, 0], added[k, 0], noise_floor) for k in range(len(targets))]
+        found = [
+            fit_scale_of(gram[k], targets[k], factor[k, 0], added[k, 0], noise_floor, little_noise=little_noise)
+            for k in range(len(targets))
+        ]
     scale, noise, score = (targets.new_tensor([[values[i]] for values in found]) for i in (1, 2, 3))
     scale, noise = scale.exp(), noise.exp()
     own = (noise.unsqueeze(-1) * (factor - 1) + added).expand_as(targets)

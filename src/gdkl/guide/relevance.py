@@ -87,6 +87,7 @@ def fit_relevance(
     noise_added: Tensor | None = None,
     start: RelevanceFit | None = None,
     iterations: int = 150,
+    little_noise: bool = False,
 ) -> RelevanceFit:
     """Fit one multiplier per column, an output scale and a noise by evidence, with priors.
 
@@ -106,6 +107,7 @@ def fit_relevance(
         noise_added: What each row has beside it.
         start: A fit to begin with: to other rows, or with another deviation.
         iterations: Most steps of L-BFGS.
+        little_noise: Whether a prior says that targets are nearly exact, as for `fit_by_evidence`.
 
     Example:
         >>> from gdkl import infinite
@@ -127,7 +129,7 @@ def fit_relevance(
         some = some_rows(n, most, rows.device)
         scaled = rows[some] * log_multipliers.exp()[index]
         gram, _ = normalised_gram(as_kernel_function(kernel), scaled[None], y.dtype, copies=4)
-        found = fit_scale_of(gram[0], y[:, some], own[some], added[some], noise_floor)
+        found = fit_scale_of(gram[0], y[:, some], own[some], added[some], noise_floor, little_noise=little_noise)
         return found._replace(log_multipliers=log_multipliers)
 
     def find(deviation: float) -> Hyperparameters | None:
@@ -140,7 +142,15 @@ def fit_relevance(
             starts = [Hyperparameters(log_multipliers, math.log(start.scale), math.log(start.noise))]
         some = some_rows(n, MOST_ROWS, rows.device)
         evidence = RelevanceEvidence(differentiable_gram(kernel), rows[some], y[:, some], own[some], added[some])
-        return search(evidence, starts, index, deviation=deviation, noise_floor=noise_floor, iterations=iterations)
+        return search(
+            evidence,
+            starts,
+            index,
+            deviation=deviation,
+            noise_floor=noise_floor,
+            iterations=iterations,
+            little_noise=little_noise,
+        )
 
     with limit_threads(min(n, MOST_ROWS)):
         found = None if deviation is None or not bool(tells.any()) else find(deviation)
@@ -183,7 +193,13 @@ def some_rows(n: int, most: int, device: torch.device) -> Tensor:
 
 
 def fit_scale_of(
-    gram: Tensor, targets: Tensor, noise_scale: Tensor, noise_added: Tensor, noise_floor: float
+    gram: Tensor,
+    targets: Tensor,
+    noise_scale: Tensor,
+    noise_added: Tensor,
+    noise_floor: float,
+    *,
+    little_noise: bool = False,
 ) -> Hyperparameters:
     """Scale and noise of a normalised Gram matrix ``(n, n)`` by evidence; the geometric mean of the outputs' own.
 
@@ -196,7 +212,8 @@ def fit_scale_of(
     own = noise_scale if plain else noise_scale + noise_added / _TYPICAL_NOISE
     # Divided by its own noise scale each row has the same noise: one eigendecomposition.
     root = own.rsqrt()
-    fit = fit_by_evidence((gram * root * root.unsqueeze(-1))[None], (targets * root)[None], noise_floor)
+    whitened = (gram * root * root.unsqueeze(-1))[None], (targets * root)[None]
+    fit = fit_by_evidence(*whitened, noise_floor, little_noise=little_noise)
     log_evidence = float(fit.log_evidence.mean() + root.log().mean())
     one = gram.new_zeros(1)
     start = Hyperparameters(one, float(fit.scale.log().mean()), float(fit.noise.log().mean()), log_evidence)
@@ -210,4 +227,5 @@ def fit_scale_of(
         noise_added,
     )
     index = torch.zeros(1, dtype=torch.long, device=gram.device)
-    return search(evidence, [start], index, deviation=0.0, noise_floor=noise_floor, iterations=_SCALE_STEPS) or start
+    priors: dict[str, Any] = {"deviation": 0.0, "noise_floor": noise_floor, "little_noise": little_noise}
+    return search(evidence, [start], index, iterations=_SCALE_STEPS, **priors) or start

@@ -19,15 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gdkl.guide.evidence import LITTLE_NOISE, NormalPrior
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
-from gdkl.infinite import DenseChain, InfiniteNetwork, Pullback, RBFLayer
+from gdkl.infinite import InfiniteNetwork, Pullback, closed_form
 from gdkl.numerics import OptionError, Scratch, Vector, minimise
 
 #: Normal priors on the logarithms of common multiplier, output scale and noise: mean and deviation. They are weak, and
 #: keep hyperparameters from running away where the targets are all signal or all noise. A common multiplier of one, not
 #: fitted, costs 0.03 to 0.06 of LL on nine tables, isotropic or not.
-_COMMON, _SCALE, _NOISE = (0.0, 1.0), (0.0, 3.0), (-4.0, 3.0)
-NOISE_MEAN = _NOISE[0]
+_COMMON, _SCALE, _NOISE = NormalPrior(0.0, 1.0), NormalPrior(0.0, 3.0), NormalPrior(-4.0, 3.0)
+NOISE_MEAN = _NOISE.mean
 #: The farthest that a logarithm, or z, may go: beyond it kernels overflow.
 _FARTHEST = 12.0
 #: The search ends where an iteration gains less than this per row: a tenth of it takes a third more evaluations and has
@@ -45,7 +46,7 @@ def differentiable_gram(kernel: GuideKernel) -> DifferentiableGram:
 
     What it returns is for one thread. The Gram matrix is the caller's to change; the next call overwrites it.
     """
-    chain = (DenseChain.of(kernel) or RBFLayer.of(kernel)) if isinstance(kernel, InfiniteNetwork) else None
+    chain = closed_form(kernel) if isinstance(kernel, InfiniteNetwork) else None
     function = as_kernel_function(kernel)
 
     def by_autograd(x: Tensor) -> tuple[Tensor, Pullback]:
@@ -144,14 +145,16 @@ def search(
     deviation: float,
     noise_floor: float,
     iterations: int,
+    little_noise: bool = False,
 ) -> Hyperparameters | None:
     """The most probable hyperparameters that L-BFGS finds from any start; None if no evidence was finite.
 
-    ``groups``, ``(d,)``, numbers the group of each column.
+    ``groups``, ``(d,)``, numbers the group of each column; ``little_noise`` is as for `fit_by_evidence`.
     """
     count, numbers = len(starts[0].log_multipliers), evidence.targets.numel()
     # Of the vector that is searched for: a, z, log scale and log noise.
-    means, deviations = (np.array([_COMMON[i], *[float(i)] * count, _SCALE[i], _NOISE[i]]) for i in (0, 1))
+    noise = LITTLE_NOISE if little_noise else _NOISE
+    means, deviations = (np.array([_COMMON[i], *[float(i)] * count, _SCALE[i], noise[i]]) for i in (0, 1))
     bounds = np.array([(-_FARTHEST, _FARTHEST)] * (count + 2) + [(math.log(noise_floor), _FARTHEST)])
 
     def objective(v: Vector) -> tuple[float, Vector]:
@@ -173,7 +176,7 @@ def search(
     def vector(start: Hyperparameters) -> Vector:
         log_r = start.log_multipliers.cpu().numpy()
         # The most probable common multiplier, given all of them.
-        a = log_r.mean() * count / (count + (deviation / _COMMON[1]) ** 2)
+        a = log_r.mean() * count / (count + (deviation / _COMMON.deviation) ** 2)
         z = (log_r - a) / deviation if deviation > 0 else np.zeros(count)
         return np.clip(np.array([a, *z, start.log_scale, start.log_noise]), *bounds.T)
 

@@ -1,7 +1,7 @@
 """Infinite-width networks in PyTorch: layers in, NNGP and NTK covariances out."""
 
 from gdkl.infinite.arrays import unchecked
-from gdkl.infinite.chain import DenseChain, Pullback, RBFLayer
+from gdkl.infinite.chain import DenseChain, Pullback, RBFLayer, closed_form
 from gdkl.infinite.elementwise import Elementwise
 from gdkl.infinite.error_functions import GELU, Erf, SigmoidLike
 from gdkl.infinite.gpytorch_kernel import InfiniteWidthKernel
@@ -43,6 +43,7 @@ __all__ = [
     "SigmoidLike",
     "Sign",
     "Sin",
+    "closed_form",
     "from_spec",
     "from_torch",
     "mlp",

@@ -104,6 +104,48 @@ class DenseChain:
 
         return k, pullback
 
+    @torch.no_grad()
+    def cross(self, x: Tensor, z: Tensor) -> tuple[Tensor, Pullback]:
+        """Covariances ``(m, n)`` of rows with others, and what takes a derivative by them to one by the first rows.
+
+        Example:
+            >>> from gdkl import infinite
+            >>> K, pullback = DenseChain.of(infinite.Linear(weight_var=3.0)).cross(torch.eye(1), torch.tensor([[2.0]]))
+            >>> K, pullback(torch.ones(1, 1))
+            (tensor([[6.]]), tensor([[6.]]))
+        """
+        w, _, b = self.stages[0]
+        d = x.shape[-1]
+        k = (x @ z.mT).mul_(w / d).add_(b)
+        own, other = (self._scales(rows.square().sum(dim=-1) * (w / d) + b) for rows in (x, z))
+        saved: list[tuple[Tensor, Tensor]] = []
+        for (_, even, bias), at_x, at_z in zip(self.stages[1:], own, other, strict=True):
+            c = (k * at_x.inverse.unsqueeze(-1)).mul_(at_z.inverse).clamp_(-1, 1)
+            sine = torch.sub(1, c).mul_(1 + c).sqrt_()
+            D = torch.atan2(sine, c).mul_(-2 * even / math.pi).add_(at_x.slope)
+            saved.append((D, sine))
+            k = (k * D).addcmul_(sine * at_x.root.unsqueeze(-1), at_z.weighted).add_(bias)
+
+        def pullback(G: Tensor) -> Tensor:
+            by_k, sums = G, list[Tensor]()
+            for (D, sine), at_z in zip(reversed(saved), reversed(other), strict=True):
+                sums.append(0.5 * ((by_k * sine) @ at_z.weighted))
+                by_k = by_k * D
+            by_q = x.new_zeros(len(x))
+            for total, at_x in zip(sums, reversed(own), strict=True):
+                by_q = at_x.slope * by_q + at_x.inverse.square() * at_x.root * total
+            return (by_k @ z + 2 * by_q.unsqueeze(-1) * x).mul_(w / d)
+
+        return k, pullback
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Variances ``(n,)`` of rows, under autograd."""
+        w, _, b = self.stages[0]
+        q = x.square().sum(dim=-1) * (w / x.shape[-1]) + b
+        for odd, even, bias in self.stages[1:]:
+            q = (odd + even) * q + bias
+        return q
+
     def _scales(self, q: Tensor) -> list[_Scale]:
         """What each activation sees of the variances ``(n,)`` of the first layer."""
         scales: list[_Scale] = []
@@ -166,3 +208,32 @@ class RBFLayer:
             return (P @ x - P.sum(dim=-1, keepdim=True) * x).mul_(4 * rate)
 
         return K, pullback
+
+    @torch.no_grad()
+    def cross(self, x: Tensor, z: Tensor) -> tuple[Tensor, Pullback]:
+        """As `DenseChain.cross`."""
+        rate = self.rate / x.shape[-1]
+        K = torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-rate).exp_()
+
+        saved = K.clone()
+
+        def pullback(G: Tensor) -> Tensor:
+            P = G * saved
+            return (P @ z - P.sum(dim=-1, keepdim=True) * x).mul_(2 * rate)
+
+        return K, pullback
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """As `DenseChain.diagonal`."""
+        return torch.ones_like(x[..., 0])
+
+
+def closed_form(network: InfiniteNetwork) -> DenseChain | RBFLayer | None:
+    """The network in closed form; None where it has none here.
+
+    Example:
+        >>> from gdkl import infinite
+        >>> closed_form(infinite.mlp()) is None, closed_form(infinite.mlp(activation="erf")) is None
+        (False, True)
+    """
+    return DenseChain.of(network) or RBFLayer.of(network)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from gdkl.infinite.gram import Progress, Work, checked_work
 from gdkl.infinite.precise import Kind, differentiable_kernel, known_kind, matched_kernel
 from gdkl.infinite.program import Op, Program
 from gdkl.infinite.store import cache_folder, content_key, copy_rows, open_cached, write_npy
-from gdkl.numerics import DEFAULT_BUDGET, OptionError, require_memory, tensor_bytes
+from gdkl.numerics import DEFAULT_BUDGET, DataError, OptionError, require_memory, tensor_bytes
 
 #: Bytes of a matrix that is made without asking whether it fits.
 SMALL_BYTES = 32 * 2**20
@@ -116,6 +116,23 @@ class InfiniteNetwork(ABC):
             result = engine_for(program, inputs.x1, inputs.x1, kind).diagonal(Work())
         warn_unless_finite(result)
         return inputs.give(result)
+
+    def pairs(self, x1: ArrayLike, x2: ArrayLike, kind: Kind = "nngp") -> Any:
+        """Covariances of input i of one set with input i of the other, shape ``(n,)``: ``kernel(x1, x2).diagonal()``.
+
+        Gradients flow to the inputs.
+
+        Example:
+            >>> import gdkl.infinite as inf
+            >>> inf.mlp(hidden_layers=1).pairs(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 1.0]]))
+            tensor([1.6610])
+        """
+        known_kind(kind)
+        program, inputs = self.program().start(read_inputs(x1, x2))
+        if len(x1) != len(x2):
+            raise DataError(f"x1 and x2 must have as many inputs; got {len(x1)} and {len(x2)}.")
+        with nullcontext() if inputs.needs_grad else _plain_tensors():
+            return inputs.give(matched_kernel(program, inputs.x1, inputs.x2, kind, gradient=True))
 
     def program(self) -> Program:
         """The network as operations, which all engines read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from gdkl.inputs.checks import FloatArray, as_frame, check_rows
 from gdkl.inputs.encoding import CATEGORY, TableEncoder
 from gdkl.numerics import DataError, DataWarning, chunk_slices
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: Rows that are read and checked at a time.
 PART_ROWS = 50_000
@@ -181,6 +184,30 @@ class TableInput:
         values = np.asarray(X, dtype=np.float64)
         values = values if self.tails is None else _tame(values, self.tails)
         return (values[:, self.kept] - self.mean) / self.std
+
+    def tensor_rows(self, X: Tensor) -> Tensor:
+        """`rows` of a tensor ``(..., d)`` of numbers in float64, with gradients; its columns are those of ``fit``.
+
+        Example:
+            >>> import torch
+            >>> table = TableInput.fit([np.array([[1.0], [3.0]])])
+            >>> table.tensor_rows(torch.tensor([[1.0], [4.0]])).flatten()
+            tensor([-1.,  2.], dtype=torch.float64)
+        """
+        import torch  # noqa: PLC0415  (tables are read without it)
+
+        def tensor(values: NDArray[Any]) -> Tensor:
+            return torch.as_tensor(values, device=X.device)
+
+        values = X.double()
+        if self.tails is not None:
+            centre, spread, low, high = tensor(self.tails)
+            long = spread > 0
+            values = torch.where(long, torch.asinh((values - centre) / torch.where(long, spread, 1.0)), values)
+            unit = torch.where(high > low, (high - low) / 4, 1.0)
+            beyond = values - values.clamp(low, high)
+            values = values - beyond + beyond.sign() * unit * torch.log1p(beyond.abs() / unit)
+        return (values[..., tensor(self.kept)] - tensor(self.mean)) / tensor(self.std)
 
     def read(self, estimator: BaseEstimator, X: Any, first_row: int = 0) -> FloatArray:
         """New rows, checked against those of ``fit``, encoded and standardised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,7 +54,14 @@ class GuideStack(NamedTuple):
 
 
 def fit_guides(
-    data: TrainingData, kernel: GuideKernel, folds: Folds, *, smooth: bool, groups: Tensor | None, noise_floor: float
+    data: TrainingData,
+    kernel: GuideKernel,
+    folds: Folds,
+    *,
+    smooth: bool,
+    groups: Tensor | None,
+    noise_floor: float,
+    little_noise: bool = False,
 ) -> GuideStack:
     """Fit each guide to all rows, and to the rows outside each fold.
 
@@ -65,18 +72,18 @@ def fit_guides(
         smooth: Whether a guide with the smooth kernel stands beside them.
         groups: For each column the number of its group; a group shares a relevance.
         noise_floor: Smallest noise variance.
+        little_noise: Whether a prior says that targets are nearly exact.
     """
     known = data.double()
     used, out = (known.repeat(len(index)).take_each(index) for index in (folds.used, folds.held_out))
     # All rows are a part like those outside a fold, so that threads share all fits of a guide.
     parts = [known.arguments(0), *(used.arguments(k) for k in range(used.members))]
+    options: dict[str, Any] = {"groups": groups, "noise_floor": noise_floor, "little_noise": little_noise}
     models, predicted, logs = dict[str, FittedModel](), list[HeldOutMixture](), list[Tensor]()
     fits = list[RelevanceFit]()
     for name, own, deviation in guide_kernels(kernel, smooth=smooth):
         starts = fits if fits and fits[0].kernel is own else None
-        fits = fit_relevance_folds(
-            own, parts, starts, deviation=deviation, groups=groups, noise_floor=noise_floor, iterations=_ITERATIONS
-        )
+        fits = fit_relevance_folds(own, parts, starts, deviation=deviation, iterations=_ITERATIONS, **options)
         models[name] = relevance_model(data, fits[0])
         predicted.append(_held_out(used, out, fits[1:]))
         if own is kernel:
@@ -88,18 +95,23 @@ def fit_guides(
 
 
 def fit_guides_alone(
-    data: TrainingData, kernel: GuideKernel, *, smooth: bool, groups: Tensor | None, noise_floor: float
+    data: TrainingData,
+    kernel: GuideKernel,
+    *,
+    smooth: bool,
+    groups: Tensor | None,
+    noise_floor: float,
+    little_noise: bool = False,
 ) -> Stack:
     """Fit each guide to all rows, with equal weights: where there are too few to hold any out.
 
     The arguments are those of `fit_guides`.
     """
     known, models, fits = data.double().arguments(0), dict[str, FittedModel](), list[RelevanceFit]()
+    options: dict[str, Any] = {"groups": groups, "noise_floor": noise_floor, "little_noise": little_noise}
     for name, own, deviation in guide_kernels(kernel, smooth=smooth):
         starts = fits if fits and fits[0].kernel is own else None
-        fits = fit_relevance_folds(
-            own, [known], starts, deviation=deviation, groups=groups, noise_floor=noise_floor, iterations=_ITERATIONS
-        )
+        fits = fit_relevance_folds(own, [known], starts, deviation=deviation, iterations=_ITERATIONS, **options)
         history = {"step": 1.0, "objective": -fits[0].log_evidence, "noise": fits[0].noise, "scale": fits[0].scale}
         models[name] = replace(relevance_model(data, fits[0]), history=[history])
     return Stack(models, data.targets.new_full((len(models), data.outputs), 1 / len(models)))

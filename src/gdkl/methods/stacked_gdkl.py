@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,7 @@ def fit_stacked_gdkl(
     groups: Tensor | None = None,
     guide_share: float | None = None,
     rows_per_step: int | None = None,
+    little_noise: bool = False,
 ) -> Stack:
     """Fit guides to all rows and without each fold, train a student beside the guides of each fold, and weigh them all.
 
@@ -61,16 +62,18 @@ def fit_stacked_gdkl(
         groups: For each column the number of its group; a group shares a relevance.
         guide_share: Weight of all guides together; None for the weights that held-out rows set.
         rows_per_step: Rows that a student's split has at most; None for all.
+        little_noise: Whether a prior on the guides' noise says that targets are nearly exact.
     """
     noise_floor = options.noise_floor
+    priors: dict[str, Any] = {"noise_floor": noise_floor, "little_noise": little_noise}
     folds = draw_folds(data.rows[0], options.seed)
-    guides = fit_guides(data, kernel, folds, smooth=smooth, groups=groups, noise_floor=noise_floor)
+    guides = fit_guides(data, kernel, folds, smooth=smooth, groups=groups, **priors)
     factor = fit_noise_factor(data, guides.held_out, folds, kernel, guides.multipliers.log().mean(dim=0).exp())
     fold_data = data.repeat(len(folds.used))
     columns = Members([ColumnScale(factors) for factors in guides.multipliers])
     fold_data = replace(fold_data, rows=columns(fold_data.rows))
     used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
-    guide = fit_guide(as_kernel_function(kernel), **used.all_arguments(), noise_floor=noise_floor)
+    guide = fit_guide(as_kernel_function(kernel), **used.all_arguments(), **priors)
     if options.noise_start is None:
         options = replace(options, noise_start=guided_noise_start(guide).repeat(times, 1))
     guide = replace(guide, targets=fold_data.targets, label_noise=fold_data.further_noise(guide.noise))

@@ -17,6 +17,10 @@ class OptionError(GdklError, ValueError):
     """An option has a value that is not allowed; the message lists what is."""
 
 
+class MissingPackageError(GdklError, ImportError):
+    """An optional package is not installed; the message names the extra that installs it."""
+
+
 class ModelFileError(GdklError, ValueError):
     """A model file is damaged, of another kind, or needs parts that were not passed."""
 

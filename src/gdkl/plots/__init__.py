@@ -9,6 +9,7 @@ from gdkl.plots.columns import relevance
 from gdkl.plots.differences import difference_figure
 from gdkl.plots.groups import group_bars
 from gdkl.plots.observed import observed_against_predicted
+from gdkl.plots.regret import regret_figure
 from gdkl.plots.reliability import (
     calibration,
     confidence_histogram,
@@ -47,6 +48,7 @@ __all__ = [
     "pit_histogram",
     "predictive_band",
     "quantile_calibration",
+    "regret_figure",
     "rejection_curve",
     "relevance",
     "reliability_diagram",

@@ -36,7 +36,6 @@ from gdkl.training.fitted import (
     FittedModel,
     FittedNetwork,
     Stack,
-    noise_factor,
     relevance_model,
 )
 from gdkl.training.gaussian_network import GaussianNetwork
@@ -119,7 +118,6 @@ __all__ = [
     "local_device",
     "make_optimiser",
     "maximise_evidence",
-    "noise_factor",
     "prefers_exact",
     "process_group",
     "relevance_model",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
@@ -138,18 +139,23 @@ class FittedModel:
         extended = posterior.extend(features, targets, row_noise=row_noise, name=MATRIX_NAME)
         return replace(self, posterior=extended)
 
-    @torch.no_grad()
     def covariance(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Latent means ``(members, outputs, m)`` and full covariances ``(members, outputs, m, m)``."""
+        """Latent means ``(..., members, outputs, m)`` and full covariances ``(..., members, outputs, m, m)``.
+
+        From rows ``(..., members or 1, m, d)``, to which gradients flow; with inducing points, from one set of rows.
+        """
         members, outputs, n = self.posterior.weights.shape
-        m = rows.shape[-2]
+        *sets, _, m, d = rows.shape
         require_memory(
-            members * outputs * tensor_bytes(m, 3 * m + 2 * n, dtype=rows.dtype),
+            math.prod(sets) * members * outputs * tensor_bytes(m, 3 * m + 2 * n, dtype=rows.dtype),
             what=f"the full covariance of {m} rows",
             remedy="Predict fewer rows at a time, or use return_std instead of return_cov.",
             device=rows.device,
         )
-        return self.joint_latents(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+        rows = self._as_embedded(rows).expand(*sets, members, m, d)
+        # The network sees the rows of all sets as one.
+        features = self.embed(rows.movedim(-3, 0).flatten(1, -2))
+        return self.joint_latents(features.unflatten(1, (*sets, m)).movedim(0, -3))
 
     def latents(self, features: Tensor) -> Marginals:
         """Latent marginals at what the network returns."""
@@ -225,9 +231,9 @@ def relevance_model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
     return FittedModel(embed, posterior)
 
 
-def noise_factor(model: FittedModel, rows: Tensor) -> Tensor:
-    """What the noise variance is multiplied by at rows ``(1, m, d)``, ``(1, 1, m)``: the model has its logarithm."""
-    return model.marginals(rows).mean.clamp(-MOST_LOG_FACTOR, MOST_LOG_FACTOR).exp()
+def _factor(log_factor: Tensor) -> Tensor:
+    """What the noise variance is multiplied by."""
+    return log_factor.clamp(-MOST_LOG_FACTOR, MOST_LOG_FACTOR).exp()
 
 
 #: What the variance of an outlier is multiplied by: its error is ten times as wide.
@@ -275,8 +281,8 @@ class Stack:
         return self._joined(lambda model: model.marginals(rows), rows)
 
     def joint(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with covariances ``(K, outputs, m, m)``."""
-        return self._joined(lambda model: model.covariance(rows), rows)
+        """The same with covariances ``(..., K, outputs, m, m)``, and gradients to rows ``(..., 1, m, d)``."""
+        return self._joined(lambda model: model.covariance(rows), rows, joint=True)
 
     @property
     def is_exact(self) -> bool:
@@ -313,18 +319,22 @@ class Stack:
         return None
 
     def _joined(
-        self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor | None
+        self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor | None, *, joint: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
         found = [
             (*predict(model), model.noise.unsqueeze(-1) if rows is None else model.noise_at(rows))
             for model in self.models.values()
         ]
-        mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
+        dims = (-3, -3 if found[0][0].ndim == found[0][1].ndim else -4, -3)
+        mean, variance, noise = (torch.cat(part, dim) for part, dim in zip(zip(*found, strict=True), dims, strict=True))
         if self.log_noise is not None and rows is not None:
-            noise = noise * noise_factor(self.log_noise, rows)
+            log_noise = predict(self.log_noise)[0] if joint else self.log_noise.marginals(rows).mean
+            noise = noise * _factor(log_noise)
         if self.outliers is None:
             return mean, variance, noise
         # What is known of the function stays: an outlier's further variance counts as noise.
         latent = variance if variance.ndim == mean.ndim else variance.diagonal(dim1=-2, dim2=-1)
         wide = OUTLIER_VARIANCE * (latent + noise) - latent
-        return torch.cat([mean, mean]), torch.cat([variance, variance]), torch.cat([noise.expand_as(wide), wide])
+        doubled = (mean, mean), (variance, variance), (noise.expand_as(wide), wide)
+        mean, variance, noise = (torch.cat(part, dim) for part, dim in zip(doubled, dims, strict=True))
+        return mean, variance, noise
