@@ -11,7 +11,7 @@ from gdkl.numerics import OptionError
 
 
 def settings_by_method(
-    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int = 0
+    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int = 0, *, quick: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Settings of each method with what the user has set.
 
@@ -20,11 +20,18 @@ def settings_by_method(
         methods: Those that run.
         texts: What the user has set; a key without a method applies to every method that has it.
         validation: Training rows that are held out and scored.
+        quick: Whether the cells are those of the experiment's small part, whose changes come before the user's.
     """
-    from gdkl.experiments.trial import known_options  # noqa: PLC0415  (estimators take seconds to import)
+    from gdkl.experiments.trial import exists, known_options  # noqa: PLC0415  (estimators take seconds to import)
 
-    known = {name: known_options(spec.methods[name]) for name in methods} if texts else {}
+    smaller = spec.quick.changes if quick and spec.quick else ()
+    existing = [name for name in methods if exists(spec.methods[name])] if texts or smaller else []
+    known = {name: known_options(spec.methods[name]) for name in existing}
     chosen: dict[str, dict[str, Any]] = {name: {} for name in methods}
+    for key, _, value in (text.partition("=") for text in smaller):
+        for name in existing:
+            if key in known[name]:
+                chosen[name][key] = parse_value(value)
     for text in texts:
         left, equals, value = text.partition("=")
         only, colon, key = left.strip().rpartition(":")
@@ -32,13 +39,13 @@ def settings_by_method(
             raise OptionError(f"--set {text!r} is not of the form key=value, preset.key=value or method:key=value.")
         if colon and only not in methods:
             raise OptionError(f"--set {text!r} names no method of this run: use {', '.join(methods)}.")
-        takers = [name for name in methods if key in known[name] and only in ("", name)]
+        takers = [name for name in existing if key in known[name] and only in ("", name)]
         if not takers:
-            keys = dict.fromkeys(name for method in ([only] if colon else methods) for name in known[method])
+            keys = dict.fromkeys(name for method in ([only] if colon else existing) for name in known.get(method, ()))
             raise OptionError(f"--set {key} is not known: use {', '.join(keys)}.")
         for name in takers:
             chosen[name][key] = parse_value(value)
-    return {name: spec.settings(name, overrides, validation) for name, overrides in chosen.items()}
+    return {name: spec.settings(name, overrides, validation, quick=quick) for name, overrides in chosen.items()}
 
 
 def parse_value(text: str) -> Any:

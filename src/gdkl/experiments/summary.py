@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 #: A pandas DataFrame, whose annotations are too wide to compute with.
 Frame: TypeAlias = Any
 
-#: Scores of which more is better.
-_GROWING = ("log_likelihood", "scaled_log_likelihood", "accuracy")
-
 #: Columns by which methods are compared: a log-likelihood, and a score that no single row decides.
 _COMPARED = 2
 
@@ -36,8 +33,7 @@ def split_scores(lines: Sequence[Line], column: Column) -> Frame:
 
 def gains(scores: Frame, other: str, column: Column) -> Frame:
     """By how much each method is better than another: a row per dataset, over the splits that both have."""
-    sign = math.copysign(1.0, column.factor) * (1.0 if column.score in _GROWING else -1.0)
-    return sign * scores.sub(scores.get(other, math.nan), axis=0).groupby(level=0, sort=False).mean()
+    return column.better * scores.sub(scores.get(other, math.nan), axis=0).groupby(level=0, sort=False).mean()
 
 
 def summary_tables(spec: Spec, lines: Sequence[Line]) -> list[Table]:
