@@ -113,8 +113,8 @@ def reproduce(
 
     if small:
         say(f"quick: {small.about}. The lines say so in their settings.")
-    place = {"data_dir": data_dir, "device": device, "jobs": jobs, "backend": backend}
-    lines = run(spec, list(cells), output, say=say, **place)
+    wanted = list(cells)
+    lines = run(spec, wanted, output, data_dir=data_dir, device=device, jobs=jobs, backend=backend, say=say)
     if lines and spec.reference:
         for found in summary_tables(spec, lines):
             show(found)

@@ -12,9 +12,11 @@ from gdkl.plots.reliability import (
     calibration,
     confidence_histogram,
     coverage_curve,
+    reliability_bars,
     reliability_diagram,
     reliability_figure,
 )
+from gdkl.plots.scores import learning_curves, score_dots
 from gdkl.plots.style import METHOD_COLORS, color_cycle, new_figure
 from gdkl.plots.toy import DOMAIN, GAP, NOISE_VARIANCE, ToyExample, in_region, label_informed, toy_example, toy_figure
 from gdkl.plots.training import history
@@ -34,12 +36,15 @@ __all__ = [
     "history",
     "in_region",
     "label_informed",
+    "learning_curves",
     "new_figure",
     "observed_against_predicted",
     "predictive_band",
     "relevance",
+    "reliability_bars",
     "reliability_diagram",
     "reliability_figure",
+    "score_dots",
     "toy_example",
     "toy_figure",
 ]

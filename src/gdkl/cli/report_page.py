@@ -1,0 +1,176 @@
+"""The page of ``gdkl report``: one file with its tables, pictures and the few lines of script that sort the tables."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+from string import Template
+
+from gdkl._version import __version__
+from gdkl.experiments.report import Entry, Section, Sheet, compared_with_paper, differences, text
+from gdkl.experiments.report_pictures import Picture, pictures
+from gdkl.experiments.report_timing import timing_rows
+from gdkl.experiments.results import Line
+from gdkl.experiments.summary import Rows
+
+
+def report_page(found: Sequence[Section], lines: Sequence[Line]) -> str:
+    """The page as HTML."""
+    template = Template(resources.files("gdkl.cli").joinpath("report.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        version=__version__,
+        banner=_banner(found),
+        overview=_overview(found),
+        general=_notes(differences().get("all", ())),
+        sections="\n".join(_section(one) for one in found),
+        timing=_flat("Seconds per fit and per step", timing_rows(lines)),
+        versions=escape(", ".join(versions_of(lines))),
+    )
+
+
+def versions_of(lines: Sequence[Line]) -> list[str]:
+    """Versions and devices that made the lines."""
+    return sorted({f"gdkl {one['versions'].get('gdkl', '?')} on {one['versions'].get('device', '?')}" for one in lines})
+
+
+def _banner(found: Sequence[Section]) -> str:
+    quick = [one for one in found if one.quick]
+    if not quick:
+        return ""
+    names = ", ".join(one.spec.name for one in quick)
+    return f'<p class="warn">There are quick runs of {escape(names)}: a small part, not the protocol. Their tables say so.</p>'
+
+
+def _overview(found: Sequence[Section]) -> str:
+    rows: dict[str, Mapping[str, str]] = {}
+    for one in found:
+        count, run, good = compared_with_paper(one)
+        rows[one.spec.name] = {
+            "in the paper": one.spec.paper.where if one.spec.paper else "",
+            "cells run": f"{len([line for line in one.lines if not isinstance(line['seed'], list)])} of {one.wanted}",
+            "GDKL's run, of those in the paper": f"{run} of {count}" if count else "",
+            "at least as good": f"{good} of {run}" if run else "",
+        }
+    caption = "At least as good: not behind the paper's mean by more than the paper's own standard deviation."
+    return _flat(caption, rows, "experiment", linked=True)
+
+
+def _section(one: Section) -> str:
+    spec = one.spec
+    where = f" ({spec.paper.where})" if spec.paper else ""
+    parts = [f'<section id="{spec.name}"><h2>{escape(spec.name)}{escape(where)}</h2><p>{escape(spec.about)}.</p>']
+    parts += [_notes(one.differences, "What differs from the paper, and why")] if one.differences else []
+    if one.quick and spec.quick:
+        parts.append(f'<p class="warn">Quick, not the protocol: {escape(spec.quick.about)}.</p>')
+        parts += [_sheet(sheet) for sheet in one.quick_sheets]
+        parts.append("<h3>The protocol</h3>")
+    parts += [_gallery(list(pictures(one)))]
+    parts += [_flat(title, rows) for title, rows in one.summaries]
+    main = [sheet for sheet in one.sheets if not _is_view(sheet)]
+    parts += [_sheet(sheet) for sheet in main]
+    views = [sheet for sheet in one.sheets if _is_view(sheet)]
+    parts += [_folded("Means over mirrored and shifted views of the test images", "".join(map(_sheet, views)))] if views else []
+    absent = "".join(f"<li>{escape(name)}: <code>{escape(how)}</code></li>" for name, how in one.absent.items())
+    parts += [f"<p>Not run:</p><ul>{absent}</ul>"] if absent else []
+    if one.others:
+        title = f"Runs with other settings, on validation rows, or as means over networks ({len(one.others)})"
+        parts.append(_folded(title, _flat("", {key: row for key, row in one.others.items()}, head="")))
+    return "\n".join([*parts, "</section>"])
+
+
+def _is_view(sheet: Sheet) -> bool:
+    return any(word in sheet.title for word in ("mirrored", "shifted"))
+
+
+def _notes(notes: Sequence[str], title: str = "") -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<h3>{escape(title)}</h3><ul>{items}</ul>" if title else f"<ul>{items}</ul>"
+
+
+def _folded(title: str, inside: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{inside}</details>"
+
+
+def _gallery(found: Sequence[Picture]) -> str:
+    if not found:
+        return ""
+    shown = "".join(
+        f'<figure class="{"wide" if one.wide else "small"}"><div class="scroll">'
+        f'<img alt="{escape(one.caption)}" src="{_svg(one)}"></div><figcaption>{escape(one.caption)}</figcaption></figure>'
+        for one in found
+    )
+    return f'<div class="gallery">{shown}</div>'
+
+
+def _svg(picture: Picture) -> str:
+    import matplotlib as mpl  # noqa: PLC0415  (slow to import)
+
+    stream = io.BytesIO()
+    # Without a date and with a fixed salt, equal results give an equal page.
+    with mpl.rc_context({"svg.hashsalt": "gdkl"}):
+        picture.figure.savefig(stream, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
+
+
+def _sheet(sheet: Sheet) -> str:
+    heads = ["method", *sheet.columns, "runs"]
+    body: list[str] = []
+    for name, about, entries in sheet.rows:
+        head = f'<th scope="row" data-v="{escape(name)}">{escape(name)}<small>{escape(about)}</small></th>'
+        body.append(f"<tr>{head}{''.join(map(_entry, entries))}{_runs(entries)}</tr>")
+    return _table(sheet.title, heads, body)
+
+
+def _entry(entry: Entry) -> str:
+    paper = "" if entry.paper is None else f"<small>paper {escape(text(entry.paper, entry.digits))}</small>"
+    if entry.found is None:
+        return f'<td class="none">{"–" if entry.runs else "not run"}{paper}</td>'
+    best = ' class="best"' if entry.best else ""
+    return f'<td{best} data-v="{entry.found.mean:.6g}">{escape(text(entry.found, entry.digits))}{paper}</td>'
+
+
+def runs_in_words(entries: Sequence[Entry]) -> str:
+    """How many runs the entries of a row have, and how many are declared where there are fewer."""
+    counts = sorted({entry.runs for entry in entries})
+    shown = "–".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    return shown if counts[0] >= entries[0].wanted else f"{shown} of {entries[0].wanted}"
+
+
+def _runs(entries: Sequence[Entry]) -> str:
+    return f'<td data-v="{max(entry.runs for entry in entries)}">{runs_in_words(entries)}</td>'
+
+
+def _flat(caption: str, rows: Rows, head: str = "method", *, linked: bool = False) -> str:
+    """A table of texts; numbers at their beginning are what it is sorted by. Without a head rows have no names."""
+    if not rows:
+        return ""
+    columns = [name for name in next(iter(rows.values())) if any(row[name] for row in rows.values())]
+    body: list[str] = []
+    for name, row in rows.items():
+        shown = f'<a href="#{escape(name)}">{escape(name)}</a>' if linked else escape(name)
+        cells = [f'<th scope="row" data-v="{escape(name)}">{shown}</th>'] if head else []
+        cells += [f"<td{_value(row[column])}>{escape(row[column])}</td>" for column in columns]
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return _table(caption, [head, *columns] if head else columns, body, words=not head)
+
+
+def _value(cell: str) -> str:
+    first = cell.replace("−", "-").split(" ")[0]
+    try:
+        number = float(first)
+    except ValueError:
+        return f' data-v="{escape(json.dumps(cell)[1:-1])}" class="word"' if cell not in ("", "–") else ""
+    return f' data-v="{number:.6g}"'
+
+
+def _table(caption: str, heads: Sequence[str], body: Sequence[str], *, words: bool = False) -> str:
+    columns = "".join(f'<th scope="col"><button type="button">{escape(head)}</button></th>' for head in heads)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    kind = ' class="words"' if words else ""
+    return (
+        f'<div class="scroll"><table{kind}>{title}<thead><tr>{columns}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    )
