@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib import resources
 from string import Template
 
 from gdkl._version import __version__
-from gdkl.experiments.report import Entry, Section, Sheet, compared_with_paper, differences, text
+from gdkl.experiments.report import Entry, Section, Sheet, differences, overview_rows, text
 from gdkl.experiments.report_pictures import Picture, pictures
 from gdkl.experiments.report_timing import timing_rows
 from gdkl.experiments.results import Line
@@ -27,7 +27,7 @@ def report_page(found: Sequence[Section], lines: Sequence[Line]) -> str:
         overview=_overview(found),
         general=_notes(differences().get("all", ())),
         sections="\n".join(_section(one) for one in found),
-        timing=_flat("Seconds per fit and per step", timing_rows(lines)),
+        timing=_flat("Seconds per fit and per step", timing_rows(lines), head=""),
         versions=escape(", ".join(versions_of(lines))),
     )
 
@@ -42,28 +42,18 @@ def _banner(found: Sequence[Section]) -> str:
     if not quick:
         return ""
     names = ", ".join(one.spec.name for one in quick)
-    return f'<p class="warn">There are quick runs of {escape(names)}: a small part, not the protocol. Their tables say so.</p>'
+    return f'<p class="warn">Quick runs, which are a small part and not the protocol: {escape(names)}.</p>'
 
 
 def _overview(found: Sequence[Section]) -> str:
-    rows: dict[str, Mapping[str, str]] = {}
-    for one in found:
-        count, run, good = compared_with_paper(one)
-        rows[one.spec.name] = {
-            "in the paper": one.spec.paper.where if one.spec.paper else "",
-            "cells run": f"{len([line for line in one.lines if not isinstance(line['seed'], list)])} of {one.wanted}",
-            "GDKL's run, of those in the paper": f"{run} of {count}" if count else "",
-            "at least as good": f"{good} of {run}" if run else "",
-        }
     caption = "At least as good: not behind the paper's mean by more than the paper's own standard deviation."
-    return _flat(caption, rows, "experiment", linked=True)
+    return _flat(caption, overview_rows(found), "experiment", linked=True)
 
 
 def _section(one: Section) -> str:
     spec = one.spec
     where = f" ({spec.paper.where})" if spec.paper else ""
     parts = [f'<section id="{spec.name}"><h2>{escape(spec.name)}{escape(where)}</h2><p>{escape(spec.about)}.</p>']
-    parts += [_notes(one.differences, "What differs from the paper, and why")] if one.differences else []
     if one.quick and spec.quick:
         parts.append(f'<p class="warn">Quick, not the protocol: {escape(spec.quick.about)}.</p>')
         parts += [_sheet(sheet) for sheet in one.quick_sheets]
@@ -73,12 +63,20 @@ def _section(one: Section) -> str:
     main = [sheet for sheet in one.sheets if not _is_view(sheet)]
     parts += [_sheet(sheet) for sheet in main]
     views = [sheet for sheet in one.sheets if _is_view(sheet)]
-    parts += [_folded("Means over mirrored and shifted views of the test images", "".join(map(_sheet, views)))] if views else []
-    absent = "".join(f"<li>{escape(name)}: <code>{escape(how)}</code></li>" for name, how in one.absent.items())
+    parts += (
+        [_folded("Means over mirrored and shifted views of the test images", "".join(map(_sheet, views)))]
+        if views
+        else []
+    )
+    absent = "".join(
+        f"<li>{escape(name)}: {escape(how)}<code>{escape(command)}</code></li>"
+        for name, (how, command) in one.absent.items()
+    )
     parts += [f"<p>Not run:</p><ul>{absent}</ul>"] if absent else []
+    parts += [_notes(one.differences, "What differs from the paper, and why")] if one.differences else []
     if one.others:
         title = f"Runs with other settings, on validation rows, or as means over networks ({len(one.others)})"
-        parts.append(_folded(title, _flat("", {key: row for key, row in one.others.items()}, head="")))
+        parts.append(_folded(title, _flat("", one.others, head="")))
     return "\n".join([*parts, "</section>"])
 
 
@@ -98,12 +96,13 @@ def _folded(title: str, inside: str) -> str:
 def _gallery(found: Sequence[Picture]) -> str:
     if not found:
         return ""
-    shown = "".join(
-        f'<figure class="{"wide" if one.wide else "small"}"><div class="scroll">'
-        f'<img alt="{escape(one.caption)}" src="{_svg(one)}"></div><figcaption>{escape(one.caption)}</figcaption></figure>'
-        for one in found
-    )
-    return f'<div class="gallery">{shown}</div>'
+    return f'<div class="gallery">{"".join(map(_figure, found))}</div>'
+
+
+def _figure(one: Picture) -> str:
+    words, kind = escape(one.caption), "wide" if one.wide else "small"
+    image = f'<div class="scroll"><img alt="{words}" src="{_svg(one)}"></div>'
+    return f'<figure class="{kind}">{image}<figcaption>{words}</figcaption></figure>'
 
 
 def _svg(picture: Picture) -> str:
@@ -169,8 +168,7 @@ def _value(cell: str) -> str:
 
 def _table(caption: str, heads: Sequence[str], body: Sequence[str], *, words: bool = False) -> str:
     columns = "".join(f'<th scope="col"><button type="button">{escape(head)}</button></th>' for head in heads)
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    title = f"<caption><span>{escape(caption)}</span></caption>" if caption else ""
     kind = ' class="words"' if words else ""
-    return (
-        f'<div class="scroll"><table{kind}>{title}<thead><tr>{columns}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
-    )
+    inside = f"{title}<thead><tr>{columns}</tr></thead><tbody>{''.join(body)}</tbody>"
+    return f'<div class="scroll"><table{kind}>{inside}</table></div>'

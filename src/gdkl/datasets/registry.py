@@ -265,7 +265,11 @@ def _entry(name: str, table: Mapping[str, Any]) -> DatasetInfo | ImageInfo:
         return ImageInfo(**common, shape=(channels, height, width), class_names=tuple(table["classes"]))
     targets = tuple(table["targets"])
     stored = tuple(table.get("file_targets", targets))
-    columns = {"feature_names": _feature_names(table["features"]), "target_names": targets, "file_targets": stored}
+    columns: dict[str, Any] = {
+        "feature_names": _feature_names(table["features"]),
+        "target_names": targets,
+        "file_targets": stored,
+    }
     if "original" in table:
         return OriginalInfo(**common, **columns, **table["original"])
     return DatasetInfo(**common, **columns)

@@ -38,8 +38,9 @@ def published(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def half_resolution(x1: Tensor, x2: Tensor) -> Tensor:
-    """Four blocks per group over images of half the height and width, means of 2 × 2 pixels: a sixteenth of the work."""
-    return infinite.wide_resnet(blocks=4).kernel(*(torch.nn.functional.avg_pool2d(x, 2) for x in (x1, x2)))
+    """Four blocks per group over images at half resolution, means of 2 × 2 pixels: a sixteenth of the work."""
+    first, other = (torch.nn.functional.avg_pool2d(x, 2) for x in (x1, x2))
+    return infinite.wide_resnet(blocks=4).kernel(first, other)
 
 
 _MAKERS: dict[str, Callable[[], Any]] = {

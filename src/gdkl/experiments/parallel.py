@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from gdkl.numerics import GdklError, OptionError
@@ -19,7 +20,7 @@ def in_parallel(tasks: Iterable[Any], backend: str, jobs: int | None) -> list[An
     Args:
         tasks: What ``joblib.delayed`` made.
         backend: "loky" for processes of this machine; "ray" or "dask" for workers of the cluster whose address
-            RAY_ADDRESS or DASK_SCHEDULER_ADDRESS holds, or of one that is started here; or another one that joblib knows.
+            RAY_ADDRESS or DASK_SCHEDULER_ADDRESS holds, or of one that is started here; or another that joblib knows.
         jobs: Tasks at a time; None for one per core, or as many as the cluster takes.
     """
     from joblib import Parallel  # noqa: PLC0415  (slow to import)
@@ -27,7 +28,7 @@ def in_parallel(tasks: Iterable[Any], backend: str, jobs: int | None) -> list[An
     with _workers(backend, jobs):
         try:
             # More than the workers can take would hold tasks back from a cluster that grows.
-            return Parallel(n_jobs=-1 if jobs is None else jobs, pre_dispatch="n_jobs")(tasks)
+            return list(Parallel(n_jobs=-1 if jobs is None else jobs, pre_dispatch="n_jobs")(tasks))
         except Exception as error:
             # Ray wraps what a task raised into an error of its own, with the whole traceback as text.
             cause = getattr(error, "cause", None)
@@ -55,26 +56,28 @@ def _workers(backend: str, jobs: int | None) -> Generator[None]:
             stop()
 
 
+#: A new cluster of this machine. Without an address Ray takes the last one that anybody started here.
+_LOCAL_RAY = {"address": "local", "include_dashboard": False}
+
+
 def _ray(jobs: int | None, address: str | None) -> Any:
     try:
-        import ray  # noqa: PLC0415
-        from ray.util.joblib import register_ray  # noqa: PLC0415
+        ray: Any = import_module("ray")
+        register: Any = import_module("ray.util.joblib").register_ray
     except ImportError as error:
         raise _lacking("ray", "Ray") from error
-    # An address that is not given means "the last cluster of this machine" to Ray, whoever started it.
-    options: dict[str, Any] = {"address": address} if address else {"address": "local", "num_cpus": jobs}
-    ray.init(include_dashboard=False, **options) if not address else ray.init(**options)
-    register_ray()
+    ray.init(**({"address": address} if address else _LOCAL_RAY | {"num_cpus": jobs}))
+    register()
     return ray.shutdown
 
 
 def _dask(jobs: int | None, address: str | None) -> Any:
     try:
-        from distributed import Client  # noqa: PLC0415
+        client: Any = import_module("distributed").Client
     except ImportError as error:
         raise _lacking("dask", "Dask") from error
-    options: dict[str, Any] = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
-    return (Client(address) if address else Client(**options)).close
+    local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+    return (client(address) if address else client(**local)).close
 
 
 def _lacking(extra: str, name: str) -> OptionError:

@@ -65,7 +65,7 @@ class Section:
         quick: Lines of its small part, and tables of these.
         others: Lines with other settings, on validation rows, or means over seeds: a heading and rows.
         summaries: Of a benchmark over many tables: means and tables won, by title.
-        absent: Datasets without any run, and how to get those that no download provides.
+        absent: Datasets without any run: what to put where, for those that no download provides, and the command.
         differences: What differs from the paper, and why.
     """
 
@@ -76,7 +76,7 @@ class Section:
     quick_sheets: Sequence[Sheet]
     others: Rows
     summaries: Sequence[tuple[str, Rows]] = ()
-    absent: Mapping[str, str] = field(default_factory=dict[str, str])
+    absent: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     differences: Sequence[str] = ()
 
     @property
@@ -171,11 +171,7 @@ def sheets(spec: Spec, lines: Sequence[Line], *, only_found: bool = False) -> li
             places = [(column, None) for column in spec.columns]
             found.append(_sheet(spec, by_cell, dataset, dataset, heads, places))
     entries = [(sheet, [entry for *_, row in sheet.rows for entry in row]) for sheet in found]
-    return [
-        sheet
-        for sheet, own in entries
-        if any(entry.found or (entry.paper and not only_found) for entry in own)
-    ]
+    return [sheet for sheet, own in entries if any(entry.found or (entry.paper and not only_found) for entry in own)]
 
 
 def _sheet(
@@ -188,13 +184,16 @@ def _sheet(
 ) -> Sheet:
     names = [name for name in spec.methods if any(not c.methods or name in c.methods for c, _ in places)]
     rows = {
-        name: [_entry(spec, by_cell.get((dataset, size, name), ()), column, dataset, size, name) for column, size in places]
+        name: [
+            _entry(spec, by_cell.get((dataset, size, name), ()), column, dataset, size, name) for column, size in places
+        ]
         for name in names
     }
     for index, (column, _) in enumerate(places):
         own = {name: row[index].found for name, row in rows.items()}
         means = [value.mean for value in own.values() if value is not None]
-        if len(means) < 2 or not column.better:
+        # The best on its own training rows is who overfits most.
+        if len(means) < 2 or not column.better or column.part == "train":
             continue
         best = max(means) if column.better > 0 else min(means)
         for name, value in own.items():
@@ -219,19 +218,20 @@ def mean_and_deviation(lines: Iterable[Line], column: Column) -> Published | Non
     return Published(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan)
 
 
-def _absent(spec: Spec, lines: Sequence[Line]) -> dict[str, str]:
+def _absent(spec: Spec, lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
     from gdkl.datasets import Origin, describe, names  # noqa: PLC0415
 
     run = {line["dataset"] for line in lines}
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     for dataset in spec.datasets:
-        if dataset in run:
-            continue
         info = describe(dataset) if dataset in names() else None
-        by_hand = info is not None and info.origin is Origin.FILE
         page = getattr(info, "page", "")
-        how = f"put {info.file_names}{f' ({page})' if page else ''} into the folder of GDKL_DATA, then " if by_hand else ""
-        found[dataset] = f"{how}gdkl reproduce {spec.name} --datasets {dataset}"
+        by_hand = ""
+        if info is not None and info.origin is Origin.FILE:
+            file = info.file_names + (f" ({page})" if page else "")
+            by_hand = f"put {file} into the folder of GDKL_DATA, then "
+        if dataset not in run:
+            found[dataset] = by_hand, f"gdkl reproduce {spec.name} --datasets {dataset}"
     return found
 
 
@@ -283,9 +283,10 @@ def _told_settings(lines: Sequence[Line]) -> dict[str, str]:
         varying = [name for name in names if len({json.dumps(group.get(name)) for group in groups.values()}) > 1]
         for key, group in groups.items():
             shown = [f"{name} {_word(group[name])}" for name in varying or names if name in group]
+            shown = shown or [f"without {', '.join(varying)}" if varying else "no settings"]
             more = f", and {len(shown) - _SETTINGS_SHOWN} more" if len(shown) > _SETTINGS_SHOWN else ""
             version = own[0]["versions"].get("gdkl", "?")
-            told[key] = f"version {version}: {', '.join(shown[:_SETTINGS_SHOWN]) or 'as declared'}{more}"
+            told[key] = f"version {version}: {', '.join(shown[:_SETTINGS_SHOWN])}{more}"
     return told
 
 
@@ -318,7 +319,9 @@ def compared_with_paper(found: Section) -> tuple[int, int, int]:
         paper = paper_figure(spec, column, dataset, size, "gdkl")
         if paper is None or not column.better or column.part not in ("test", "seconds"):
             continue
-        own = [line for line in found.lines if (line["dataset"], line["size"], line["method"]) == (dataset, size, "gdkl")]
+        own = [
+            line for line in found.lines if (line["dataset"], line["size"], line["method"]) == (dataset, size, "gdkl")
+        ]
         value = mean_and_deviation(own, column)
         count += 1
         run += value is not None
@@ -328,3 +331,16 @@ def compared_with_paper(found: Section) -> tuple[int, int, int]:
             good += column.better * (value.mean - paper.mean) >= -(paper.std + rounding)
     return count, run, good
 
+
+def overview_rows(found: Iterable[Section]) -> Rows:
+    """A row per experiment: where the paper has it, what was run, and how GDKL stands beside the paper's."""
+    rows: dict[str, dict[str, str]] = {}
+    for one in found:
+        count, run, good = compared_with_paper(one)
+        rows[one.spec.name] = {
+            "in the paper": one.spec.paper.where if one.spec.paper else "",
+            "cells run": f"{len(one.lines)} of {one.wanted}",
+            "GDKL's run, of those in the paper": f"{run} of {count}" if count else "",
+            "at least as good": f"{good} of {run}" if run else "",
+        }
+    return rows

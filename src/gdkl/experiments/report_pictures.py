@@ -43,7 +43,9 @@ def pictures(found: Section) -> Iterator[Picture]:
     if spec.name == "toy":
         from gdkl.plots import toy_figure  # noqa: PLC0415  (slow to import)
 
-        yield Picture("The paper's Figure 1, computed anew: what is known from D1, and the targets for D2", toy_figure(), True)
+        yield Picture(
+            "The paper's Figure 1, computed anew: what is known from D1, and the targets for D2", toy_figure(), True
+        )
     if spec.reference:
         for size, figure in gain_figures(spec, lines).items():
             yield Picture(f"{size} rows: gains on {spec.reference}, table by table{quick}", figure, True)
@@ -60,7 +62,9 @@ def _tested(spec: Spec) -> list[Column]:
 
 def _cell(lines: Sequence[Line], column: Column, dataset: str, size: Size, method: str) -> Published | None:
     place = (dataset, size, method)
-    return mean_and_deviation([line for line in lines if (line["dataset"], line["size"], line["method"]) == place], column)
+    return mean_and_deviation(
+        [line for line in lines if (line["dataset"], line["size"], line["method"]) == place], column
+    )
 
 
 def _curves(spec: Spec, lines: Sequence[Line], quick: str) -> Iterator[Picture]:
@@ -98,7 +102,7 @@ def _dots(spec: Spec, lines: Sequence[Line], quick: str) -> Iterator[Picture]:
             kinds |= {"paper's train": paper_figure(spec, train, dataset, None, method)} if train else {}
             dots[_LABELS.get(method, method)] = {kind: tuple(value) for kind, value in kinds.items() if value}
         if dots:
-            ax = score_dots(dots, title=f"{dataset}: {column.title}", xlabel=column.title)
+            ax = score_dots(dots, title=f"{dataset}: {column.title}")
             yield Picture(f"{dataset}: {column.title} of each method{quick}", ax.figure)  # pyright: ignore[reportArgumentType]
 
 
@@ -112,7 +116,9 @@ def _reliability(spec: Spec, lines: Sequence[Line], quick: str) -> Iterator[Pict
         if own:
             label = _LABELS.get(method, method)
             title = label if size is None else f"{label}, {size:g}"
-            ax = reliability_bars(pooled_bins([line["details"]["reliability"] for line in own]), color=colors[label], title=title)
+            ax = reliability_bars(
+                pooled_bins([line["details"]["reliability"] for line in own]), color=colors[label], title=title
+            )
             yield Picture(f"Reliability of {title} on {dataset}, all runs{quick}", ax.figure)  # pyright: ignore[reportArgumentType]
 
 

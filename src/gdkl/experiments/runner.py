@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from gdkl.datasets import DATA_VARIABLE
 from gdkl.experiments.availability import unavailable
 from gdkl.experiments.parallel import in_parallel
 from gdkl.experiments.results import Line, Results, check_writable, grouped
 from gdkl.experiments.spec import Cell, Spec
 from gdkl.experiments.tables import score_of
 from gdkl.experiments.trial import Place, checkpoint_folder, class_scores, predictions_file, run_cells
-from gdkl.datasets import DATA_VARIABLE
 from gdkl.numerics import DataError, OptionError, resolve_device
 
 

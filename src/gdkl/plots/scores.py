@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: How far from the median, in median distances from it, a score may lie to be inside the picture.
-_FAR = 8.0
+_FAR = 20.0
 
 #: A mean and a spread, which may be NaN.
 Score = tuple[float, float]
@@ -61,7 +61,9 @@ def learning_curves(
             error: dict[str, Any] = {"yerr": np.nan_to_num(spread), "capsize": 2, "elinewidth": 0.9}
             label = name if curves is ours or name not in ours else None
             ax.errorbar(x, mean, color=colors[name], linewidth=1.5, label=label, **look, **error)  # pyright: ignore[reportArgumentType]
-    low, high = limits([score[0] for curves in (ours, published) for curve in curves.values() for score in curve.values()])
+    low, high = limits(
+        [score[0] for curves in (ours, published) for curve in curves.values() for score in curve.values()]
+    )
     outside = [
         name
         for name in names
@@ -115,8 +117,10 @@ def score_dots(
             ax.errorbar(shown, place, xerr=0 if shown != mean else np.nan_to_num(spread), **looks[kind])
             if shown != mean:
                 where: Any = {"xytext": (7 if shown == low else -7, 0), "textcoords": "offset points", "va": "center"}
-                value = f"{mean:.0f}".replace("-", "−")
-                ax.annotate(value, (shown, place), ha="left" if shown == low else "right", fontsize=FONT_SIZE - 2, **where)
+                value = f"{mean:.3g}".replace("-", "−")
+                ax.annotate(
+                    value, (shown, place), ha="left" if shown == low else "right", fontsize=FONT_SIZE - 2, **where
+                )
     for kind in kinds:
         ax.errorbar([], [], label=kind, **looks[kind])
     ax.set_yticks(range(len(names)), names)
@@ -125,7 +129,7 @@ def score_dots(
     ax.set_xlim(low - margin, high + margin)
     dress(ax, title=title, xlabel=xlabel)
     if len(kinds) > 1:
-        add_legend(ax, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=len(kinds))
+        add_legend(ax, loc="upper center", bbox_to_anchor=(0.5, -0.2 if xlabel is None else -0.35), ncols=len(kinds))
     return ax
 
 
