@@ -60,9 +60,9 @@ def _section(one: Section) -> str:
         parts.append("<h3>The protocol</h3>")
     parts += [_gallery(list(pictures(one)))]
     parts += [_flat(title, rows) for title, rows in one.summaries]
-    main = [sheet for sheet in one.sheets if not _is_view(sheet)]
+    main = [sheet for sheet in one.sheets if not sheet.aside]
     parts += [_sheet(sheet) for sheet in main]
-    views = [sheet for sheet in one.sheets if _is_view(sheet)]
+    views = [sheet for sheet in one.sheets if sheet.aside]
     parts += (
         [_folded("Means over mirrored and shifted views of the test images", "".join(map(_sheet, views)))]
         if views
@@ -78,10 +78,6 @@ def _section(one: Section) -> str:
         title = f"Runs with other settings, on validation rows, or as means over networks ({len(one.others)})"
         parts.append(_folded(title, _flat("", one.others, head="")))
     return "\n".join([*parts, "</section>"])
-
-
-def _is_view(sheet: Sheet) -> bool:
-    return any(word in sheet.title for word in ("mirrored", "shifted"))
 
 
 def _notes(notes: Sequence[str], title: str = "") -> str:

@@ -52,9 +52,9 @@ HIGHDIM = Spec(
         "nngp": Method("the guide alone", "NNGPRegressor", together=True),
         "gp_rbf": Method("RBF Gaussian process, its evidence maximised to convergence", "GPRegressor"),
         "dkl": Method("deep kernel by evidence", "DKLRegressor", preset=_PAPER, together=True),
-        "due": Method("deep kernel, spectral normalisation", "DUERegressor", preset=_PAPER),
+        "due": Method("deep kernel, spectral normalisation", "DUERegressor", preset=_PAPER, together=True),
         "dlvkl": Method("deep kernel, stochastic encoder", "DLVKLRegressor", preset=_PAPER),
-        "nn": Method("the network with a variance head", "NNRegressor", preset=_PAPER),
+        "nn": Method("the network with a variance head", "NNRegressor", preset=_PAPER, together=True),
     },
     (
         Column("LL", "log_likelihood", digits=2, paper="ll"),

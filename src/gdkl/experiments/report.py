@@ -17,7 +17,7 @@ from gdkl.experiments.catalogue import SPECS
 from gdkl.experiments.results import Line, Results, grouped
 from gdkl.experiments.spec import Column, Size, Spec
 from gdkl.experiments.summary import Rows, summaries
-from gdkl.experiments.tables import Published, flat, paper_figure, score_of
+from gdkl.experiments.tables import Published, flat, paper_figure, paper_of_line, score_of
 from gdkl.numerics import DataError
 
 #: Settings that are listed in words; a line has all of them.
@@ -47,11 +47,19 @@ class Entry:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: a row per method. ``rows`` are a name, what it is, and the entries of ``columns``."""
+    """A table: a row per method.
+
+    Attributes:
+        title: Dataset, and score where columns are numbers of rows.
+        columns: Headings.
+        rows: A name, what it is, and the entries of the columns.
+        aside: Whether the paper has nothing like it.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[tuple[str, str, Sequence[Entry]]]
+    aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,8 @@ def _sheet(
             if value is not None and value.mean == best:
                 entry = rows[name][index]
                 rows[name][index] = Entry(entry.found, entry.runs, entry.wanted, entry.paper, True, entry.digits)
-    return Sheet(title, heads, [(name, spec.methods[name].about, row) for name, row in rows.items()])
+    aside = all(_is_view(column) for column, _ in places)
+    return Sheet(title, heads, [(name, spec.methods[name].about, row) for name, row in rows.items()], aside)
 
 
 def _entry(spec: Spec, lines: Sequence[Line], column: Column, dataset: str, size: Size, method: str) -> Entry:
@@ -255,9 +264,17 @@ def _others(spec: Spec, lines: Sequence[Line]) -> Rows:
         row["settings"] = told[_settings_key(first)] + _what_else(spec, first)
         row["runs"] = str(len(own))
         for column in spec.columns:
-            row[column.title] = text(mean_and_deviation(own, column), column.digits)
+            if not _is_view(column):
+                row[column.title] = text(mean_and_deviation(own, column), column.digits)
+                paper = paper_of_line(spec, first, column)
+                row |= {f"paper's {column.title}": text(paper, column.digits) if paper else ""} if column.paper else {}
         rows[identity(first)] = row
     return rows
+
+
+def _is_view(column: Column) -> bool:
+    """Whether it is of averages over views of test images, which the paper does not have."""
+    return column.part in ("mirrored", "shifted")
 
 
 def _what_else(spec: Spec, line: Line) -> str:

@@ -144,7 +144,7 @@ def _row(spec: Spec, members: Sequence[Line], best: Mapping[str, float]) -> dict
             text = f"[bold]{text}[/bold]"
         row[column.title] = text
         if column.paper:
-            row[f"paper's {column.title}"] = cell(_paper(spec, first, column), 1 if column.factor == 100 else 2)
+            row[f"paper's {column.title}"] = cell(paper_of_line(spec, first, column), 1 if column.factor == 100 else 2)
     for title, name, factor in (("s per fit", "fit", 1), ("ms per step", "per_step", 1000)):
         values = [line["seconds"][name] for line in members if name in line["seconds"]]
         row[title] = f"{factor * float(np.mean(values)):.1f}" if values else _MISSING
@@ -179,7 +179,8 @@ def _best(spec: Spec, groups: Iterable[Sequence[Line]]) -> dict[str, float]:
     return {place: choose(values) for place, values in found.items() if len(values) > 1}
 
 
-def _paper(spec: Spec, line: Line, column: Column) -> Published | None:
+def paper_of_line(spec: Spec, line: Line, column: Column) -> Published | None:
+    """What the paper has for a line: nothing for validation rows, other draws and means over networks."""
     if spec.paper is None or line["scored"] != "test" or isinstance(line["seed"], list):
         return None
     if spec.paper.split is not None and line["split"] != spec.paper.split:
