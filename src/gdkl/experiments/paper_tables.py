@@ -118,7 +118,9 @@ TIMING = Spec(
         "gdkl": Method("the guided objective", "GDKLClassifier", _FEW | {"guide": "wide_resnet_4"}, _LONG | _STEPS),
         "dkl": Method("deep kernel by evidence", "DKLClassifier", _FEW, _LONG | _STEPS),
         "due": Method("deep kernel, spectral normalisation", "DUEClassifier", _FEW, _LONG | _STEPS),
-        "dlvkl": Method("deep kernel, stochastic encoder", "DLVKLClassifier", {"likelihood": "dirichlet"}, _LONG | _STEPS),
+        "dlvkl": Method(
+            "deep kernel, stochastic encoder", "DLVKLClassifier", {"likelihood": "dirichlet"}, _LONG | _STEPS
+        ),
         "nn": Method("the network with a softmax head", "NNClassifier", {"augment": False}, _LONG | _STEPS),
         "nngp": Method("the guide alone: its kernel and its fit, once", "NNGPClassifier", {"guide": "wide_resnet_4"}),
     },
