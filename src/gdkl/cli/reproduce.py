@@ -122,7 +122,7 @@ def reproduce(
             typer.echo(f"Written: {path}")
     elif lines:
         notes = paired_lines(spec, lines) if spec.compared else []
-        show(table(spec, lines), [*notes, f"Results: {output / spec.name}.jsonl"])
+        show(table(spec, lines), [*notes, f"Results: {output / spec.runs}.jsonl"])
 
 
 def chosen(text: str | None, known: Iterable[str], count: int, what: str) -> list[str]:
