@@ -36,7 +36,7 @@ class TestPassedOver:
         spec = replace(SMALL, data=steep_is_missing)
         lines = run(spec, cells(spec), tmp_path, device="cpu", say=said.append)
         assert {line["dataset"] for line in lines} == {"flat"}
-        assert "steep mean, steep off: not run: put steep.data somewhere." in said
+        assert "steep: mean, off: not run: put steep.data somewhere." in said
 
     def test_it_is_an_error_where_nothing_else_can_be_run(self, tmp_path):
         spec = replace(SMALL, data=steep_is_missing)
@@ -51,7 +51,7 @@ class TestPassedOver:
         wanted = list(spec.cells(["flat"], settings))
         lines = run(spec, wanted, tmp_path, device="cpu", say=said.append)
         assert [line["method"] for line in lines] == ["mean", "mean"]
-        assert any("flat later: not run: this version has no LaterRegressor" in line for line in said)
+        assert any("flat: later: not run: this version has no LaterRegressor" in line for line in said)
 
     def test_a_folder_of_data_is_found_by_workers_wherever_they_are(self, tmp_path, monkeypatch):
         seen = []

@@ -102,10 +102,10 @@ def _runnable(
     reasons = unavailable(spec, cells, data_dir)
     passed_over = {cell.key for own in reasons.values() for cell in own}
     if cells and len(passed_over) == len(cells) and not kept:
-        raise DataError(next(iter(reasons)))
+        raise DataError(" ".join(reasons))
     for reason, own in reasons.items():
-        what = ", ".join(dict.fromkeys(f"{cell.dataset} {cell.method}" for cell in own))
-        say(f"{what}: not run: {reason}")
+        names = [dict.fromkeys(getattr(cell, field) for cell in own) for field in ("dataset", "method")]
+        say(f"{': '.join(map(', '.join, names))}: not run: {reason}")
     return [cell for cell in cells if cell.key not in passed_over]
 
 
