@@ -53,7 +53,9 @@ def pictures(found: Section) -> Iterator[Picture]:
         yield from _curves(spec, lines, quick)
     else:
         yield from _dots(spec, lines, quick)
-    yield from _reliability(spec, lines, quick)
+    # Where calibration is what the tables are about: other tables of the same runs need not repeat the pictures.
+    if any(column.score == "mce" for column in spec.columns):
+        yield from _reliability(spec, lines, quick)
 
 
 def _tested(spec: Spec) -> list[Column]:

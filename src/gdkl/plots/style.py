@@ -29,7 +29,15 @@ GREY: Final = "#6B7680"
 PALE: Final = "#E9ECEF"
 
 #: A method has the same colour in every picture.
-METHOD_COLORS: Final = {"GDKL": BLUE, "DKL": VERMILION, "NNGP": GREEN, "GP": PURPLE, "NN": ORANGE}
+METHOD_COLORS: Final = {
+    "GDKL": BLUE,
+    "DKL": VERMILION,
+    "NNGP": GREEN,
+    "GP": PURPLE,
+    "NN": ORANGE,
+    "DUE": SKY,
+    "DLVKL": INK,
+}
 
 _FURTHER: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 
