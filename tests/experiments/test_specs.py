@@ -124,6 +124,11 @@ class TestSpecs:
         assert all(one["quick"] is True for one in settings.values())
         keys = {change.partition("=")[0] for change in spec.quick.changes}
         assert keys <= {key for method in settings for key in flat(settings[method])}
+        steps = {one["preset"]["n_iter"] for one in settings.values() if "n_iter" in one.get("preset", {})}
+        assert all(
+            "n_iter" not in settings[method].get("preset", {}) for method in settings if method.startswith("nngp")
+        )
+        assert max(steps, default=0) <= 500
         whole = spec.cells(spec.datasets, {method: spec.settings(method, {}) for method in settings})
         part = spec.cells(spec.datasets, settings, sizes=spec.quick.sizes, seeds=spec.quick.seeds)
         assert not {cell.key for cell in part} & {cell.key for cell in whole}

@@ -45,5 +45,5 @@ TOY = Spec(
     ),
     seeds=5,
     paper=PaperTable("Figure 1"),
-    quick=Quick("2 of 5 draws, 200 steps in place of 2000", seeds=2, changes=("preset.n_iter=200",)),
+    quick=Quick("2 of 5 draws, 500 steps in place of 2000", seeds=2, changes=("preset.n_iter=500",)),
 )

@@ -30,7 +30,8 @@ def settings_by_method(
     chosen: dict[str, dict[str, Any]] = {name: {} for name in methods}
     for key, _, value in (text.partition("=") for text in smaller):
         for name in existing:
-            if key in known[name]:
+            # A method without a preset of its own, such as a guide alone, takes no steps that could be fewer.
+            if key in known[name] and (spec.methods[name].preset is not None or not key.startswith("preset.")):
                 chosen[name][key] = parse_value(value)
     for text in texts:
         left, equals, value = text.partition("=")

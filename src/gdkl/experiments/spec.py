@@ -163,7 +163,8 @@ class Quick:
         seeds: Number of splits, or of networks per draw.
         datasets: How many of them, the first ones; 0 for those that are run by default.
         sizes: Numbers, or parts, of training rows; empty for all.
-        changes: Settings replaced, as ``--set`` takes them, where a method has them.
+        changes: Settings replaced, as ``--set`` takes them, where a method has them; those of a preset where it
+            declares one.
     """
 
     about: str
