@@ -83,7 +83,8 @@ class TestSections:
         assert sheet_of(found, "energy")["gdkl"]["LL"].found is None
         [quick] = found.quick_sheets
         assert quick.rows[0][2][0].runs == 2
-        assert overview_rows([found])["uci"]["cells run"] == "0 of 240"
+        cells = len(UCI.datasets) * len(UCI.methods) * UCI.seeds
+        assert overview_rows([found])["uci"]["cells run"] == f"0 of {cells}"
 
     def test_sizes_are_columns_and_tables_of_the_same_runs_read_one_file(self):
         fewshot = spec_named("fewshot")
