@@ -66,6 +66,22 @@ class TestPassedOver:
         assert set(seen) == {tmp_path / "tables"}
 
 
+class TestTogether:
+    def test_splits_in_which_other_columns_vary_are_fitted_one_by_one(self, tmp_path):
+        def data(cell, data_dir, validation):
+            part = line_data(cell, data_dir, validation)
+            return replace(part, X=part.X * [1.0, float(cell.split)])
+
+        guides = {"nngp": Method("a guide", "NNGPRegressor", together=True)}
+        spec = replace(SMALL, data=data, methods=guides, model_seed=0)
+        said: list[str] = []
+        lines = run(spec, cells(spec, ["flat"], seeds=3), tmp_path, device="cpu", say=said.append)
+        assert [line["split"] for line in lines] == [0, 1, 2]
+        assert "flat nngp, 3 splits: one by one, for other columns vary in each split" in said
+        alone = run(spec, cells(spec, ["flat"], seeds=1), tmp_path / "alone", device="cpu")
+        assert lines[0]["scores"] == alone[0]["scores"]
+
+
 class TestBackends:
     def test_the_default_and_a_named_one_give_the_same(self, tmp_path):
         wanted = cells(seeds=1)

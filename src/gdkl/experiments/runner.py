@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gdkl.datasets import DATA_VARIABLE
+from gdkl.estimators.together import UnequalShapesError
 from gdkl.experiments.availability import unavailable
 from gdkl.experiments.parallel import in_parallel
 from gdkl.experiments.results import Line, Results, check_writable, grouped
@@ -128,6 +129,12 @@ def _run_task(
     say(f"{name}: on {place.device}, process {os.getpid()}")
     try:
         lines = run_cells(spec, cells, place)
+    except UnequalShapesError:
+        # Few rows of a table with many columns: another column is constant in each draw of them.
+        say(f"{name}: one by one, for other columns vary in each split")
+        for cell in cells:
+            _run_task(spec, [cell], path, place, say, write)
+        return
     except Exception as error:
         if not spec.reference:
             raise
