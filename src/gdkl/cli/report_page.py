@@ -54,30 +54,32 @@ def _section(one: Section) -> str:
     spec = one.spec
     where = f" ({spec.paper.where})" if spec.paper else ""
     parts = [f'<section id="{spec.name}"><h2>{escape(spec.name)}{escape(where)}</h2><p>{escape(spec.about)}.</p>']
+    shown = _gallery(list(pictures(one)))
     if one.quick and spec.quick:
         parts.append(f'<p class="warn">Quick, not the protocol: {escape(spec.quick.about)}.</p>')
+        parts += [] if one.lines else [shown]
         parts += [_sheet(sheet) for sheet in one.quick_sheets]
         parts.append("<h3>The protocol</h3>")
-    parts += [_gallery(list(pictures(one)))]
+    parts += [shown] if one.lines else []
     parts += [_flat(title, rows) for title, rows in one.summaries]
-    main = [sheet for sheet in one.sheets if not sheet.aside]
-    parts += [_sheet(sheet) for sheet in main]
-    views = [sheet for sheet in one.sheets if sheet.aside]
-    parts += (
-        [_folded("Means over mirrored and shifted views of the test images", "".join(map(_sheet, views)))]
-        if views
-        else []
-    )
-    absent = "".join(
-        f"<li>{escape(name)}: {escape(how)}<code>{escape(command)}</code></li>"
-        for name, (how, command) in one.absent.items()
-    )
-    parts += [f"<p>Not run:</p><ul>{absent}</ul>"] if absent else []
+    tables = "".join(_sheet(sheet) for sheet in one.sheets if not sheet.aside)
+    parts.append(tables if one.lines or not tables else _folded("Nothing was run: the paper's figures", tables))
+    views = "".join(_sheet(sheet) for sheet in one.sheets if sheet.aside)
+    parts += [_folded("Means over mirrored and shifted views of the test images", views)] if views else []
+    parts.append(_absent(one))
     parts += [_notes(one.differences, "What differs from the paper, and why")] if one.differences else []
     if one.others:
         title = f"Runs with other settings, on validation rows, or as means over networks ({len(one.others)})"
-        parts.append(_folded(title, _flat("", one.others, head="")))
-    return "\n".join([*parts, "</section>"])
+        parts.append(_folded(title, _flat("", one.others, head=""), unfolded=not one.lines and not one.quick))
+    return "\n".join([*filter(None, parts), "</section>"])
+
+
+def _absent(one: Section) -> str:
+    items = "".join(
+        f"<li>{escape(name)}: {escape(how)}<code>{escape(command)}</code></li>"
+        for name, (how, command) in one.absent.items()
+    )
+    return f"<p>Not run:</p><ul>{items}</ul>" if items else ""
 
 
 def _notes(notes: Sequence[str], title: str = "") -> str:
@@ -85,8 +87,8 @@ def _notes(notes: Sequence[str], title: str = "") -> str:
     return f"<h3>{escape(title)}</h3><ul>{items}</ul>" if title else f"<ul>{items}</ul>"
 
 
-def _folded(title: str, inside: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>{inside}</details>"
+def _folded(title: str, inside: str, *, unfolded: bool = False) -> str:
+    return f"<details{' open' * unfolded}><summary>{escape(title)}</summary>{inside}</details>"
 
 
 def _gallery(found: Sequence[Picture]) -> str:

@@ -133,7 +133,7 @@ def section(spec: Spec, lines: Sequence[Line]) -> Section:
         declared,
         () if benchmark else sheets(spec, declared),
         quick,
-        sheets(spec, quick, only_found=True) if quick else (),
+        sheets(spec, quick, quick=True) if quick else (),
         _others(spec, rest),
         summaries(spec, declared) if benchmark and declared else (),
         {} if benchmark else _absent(spec, declared),
@@ -159,27 +159,28 @@ def _declared_keys(spec: Spec, lines: Iterable[Line]) -> set[str]:
     return {cell.key for cell in spec.cells(spec.datasets, settings, seeds=wanted)}
 
 
-def sheets(spec: Spec, lines: Sequence[Line], *, only_found: bool = False) -> list[Sheet]:
+def sheets(spec: Spec, lines: Sequence[Line], *, quick: bool = False) -> list[Sheet]:
     """Tables of an experiment: with sizes one per dataset and score, without one per dataset.
 
-    A table without any run is shown if the paper has figures for it and ``only_found`` does not say otherwise.
+    A table without any run is shown if the paper has figures for it, but for the ``quick`` part, which says so.
     """
     by_cell: dict[tuple[str, Size, str], list[Line]] = {}
     for line in lines:
         by_cell.setdefault((line["dataset"], line["size"], line["method"]), []).append(line)
     found: list[Sheet] = []
+    note = ", quick" if quick else ""
     for dataset in spec.datasets:
         if spec.sizes:
             for column in spec.columns:
                 heads = [f"{size:g}" for size in spec.sizes]
                 places = [(column, size) for size in spec.sizes]
-                found.append(_sheet(spec, by_cell, dataset, f"{dataset}: {column.title}", heads, places))
+                found.append(_sheet(spec, by_cell, dataset, f"{dataset}: {column.title}{note}", heads, places))
         else:
             heads = [column.title for column in spec.columns]
             places = [(column, None) for column in spec.columns]
-            found.append(_sheet(spec, by_cell, dataset, dataset, heads, places))
+            found.append(_sheet(spec, by_cell, dataset, f"{dataset}{note}", heads, places))
     entries = [(sheet, [entry for *_, row in sheet.rows for entry in row]) for sheet in found]
-    return [sheet for sheet, own in entries if any(entry.found or (entry.paper and not only_found) for entry in own)]
+    return [sheet for sheet, own in entries if any(entry.found or (entry.paper and not quick) for entry in own)]
 
 
 def _sheet(
