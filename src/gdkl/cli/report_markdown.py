@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gdkl._version import __version__
 from gdkl.cli.report_page import runs_in_words, versions_of
-from gdkl.experiments.report import Entry, Section, Sheet, differences, overview_rows, text
+from gdkl.experiments.report import PAPER_DIGITS, Entry, Section, Sheet, differences, overview_rows, text
 from gdkl.experiments.report_timing import timing_rows
 from gdkl.experiments.results import Line
 from gdkl.experiments.summary import Rows
@@ -61,7 +61,7 @@ def _sheet(sheet: Sheet) -> str:
 def _entry(entry: Entry) -> str:
     ours = ("–" if entry.runs else "not run") if entry.found is None else text(entry.found, entry.digits)
     return (f"**{ours}**" if entry.best else ours) + (
-        "" if entry.paper is None else f" ({text(entry.paper, entry.digits)})"
+        "" if entry.paper is None else f" ({text(entry.paper, PAPER_DIGITS)})"
     )
 
 

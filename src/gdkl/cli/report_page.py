@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
 from string import Template
 
 from gdkl._version import __version__
-from gdkl.experiments.report import Entry, Section, Sheet, differences, overview_rows, text
+from gdkl.experiments.report import PAPER_DIGITS, Entry, Section, Sheet, differences, overview_rows, text
 from gdkl.experiments.report_pictures import Picture, pictures
 from gdkl.experiments.report_timing import timing_rows
 from gdkl.experiments.results import Line
 from gdkl.experiments.summary import Rows
+
+#: Characters from which a cell of text is broken into lines.
+_LONG = 24
 
 
 def report_page(found: Sequence[Section], lines: Sequence[Line]) -> str:
@@ -123,7 +125,7 @@ def _sheet(sheet: Sheet) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    paper = "" if entry.paper is None else f"<small>paper {escape(text(entry.paper, entry.digits))}</small>"
+    paper = "" if entry.paper is None else f"<small>paper {escape(text(entry.paper, PAPER_DIGITS))}</small>"
     if entry.found is None:
         return f'<td class="none">{"–" if entry.runs else "not run"}{paper}</td>'
     best = ' class="best"' if entry.best else ""
@@ -152,7 +154,7 @@ def _flat(caption: str, rows: Rows, head: str = "method", *, linked: bool = Fals
         cells = [f'<th scope="row" data-v="{escape(name)}">{shown}</th>'] if head else []
         cells += [f"<td{_value(row[column])}>{escape(row[column])}</td>" for column in columns]
         body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table(caption, [head, *columns] if head else columns, body, words=not head)
+    return _table(caption, [head, *columns] if head else columns, body)
 
 
 def _value(cell: str) -> str:
@@ -160,13 +162,13 @@ def _value(cell: str) -> str:
     try:
         number = float(first)
     except ValueError:
-        return f' data-v="{escape(json.dumps(cell)[1:-1])}" class="word"' if cell not in ("", "–") else ""
+        kind = "word long" if len(cell) > _LONG else "word"
+        return f' data-v="{escape(cell)}" class="{kind}"' if cell not in ("", "–") else ""
     return f' data-v="{number:.6g}"'
 
 
-def _table(caption: str, heads: Sequence[str], body: Sequence[str], *, words: bool = False) -> str:
+def _table(caption: str, heads: Sequence[str], body: Sequence[str]) -> str:
     columns = "".join(f'<th scope="col"><button type="button">{escape(head)}</button></th>' for head in heads)
     title = f"<caption><span>{escape(caption)}</span></caption>" if caption else ""
-    kind = ' class="words"' if words else ""
     inside = f"{title}<thead><tr>{columns}</tr></thead><tbody>{''.join(body)}</tbody>"
-    return f'<div class="scroll"><table{kind}>{inside}</table></div>'
+    return f'<div class="scroll"><table>{inside}</table></div>'

@@ -20,6 +20,9 @@ from gdkl.experiments.summary import Rows, summaries
 from gdkl.experiments.tables import Published, flat, paper_figure, paper_of_line, score_of
 from gdkl.numerics import DataError
 
+#: After the point in the paper's tables, whatever the score.
+PAPER_DIGITS = 2
+
 #: Settings that are listed in words; a line has all of them.
 _SETTINGS_SHOWN = 6
 
@@ -268,7 +271,7 @@ def _others(spec: Spec, lines: Sequence[Line]) -> Rows:
             if not _is_view(column):
                 row[column.title] = text(mean_and_deviation(own, column), column.digits)
                 paper = paper_of_line(spec, first, column)
-                row |= {f"paper's {column.title}": text(paper, column.digits) if paper else ""} if column.paper else {}
+                row |= {f"paper's {column.title}": text(paper, PAPER_DIGITS) if paper else ""} if column.paper else {}
         rows[identity(first)] = row
     return rows
 
