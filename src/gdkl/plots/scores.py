@@ -42,7 +42,7 @@ def learning_curves(
 
     Example:
         >>> ax = learning_curves({"GDKL": {50: (-2.2, 0.1), 100: (-2.0, 0.1)}, "DKL": {50: (-300.0, 9.0)}})
-        >>> ax.get_ylim()[0] > -10, ax.get_xlabel()
+        >>> bool(ax.get_ylim()[0] > -10), ax.get_xlabel()
         (True, 'training rows (DKL is outside)')
     """
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter  # noqa: PLC0415  (slow to import)
@@ -98,8 +98,8 @@ def score_dots(
         ax: Where to draw; None for a new figure.
 
     Example:
-        >>> ax = score_dots({"GDKL": {"test": (-2.3, 0.1)}, "DKL": {"test": (-380.0, 34.0)}})
-        >>> [text.get_text() for text in ax.texts], ax.get_xlim()[0] > -10
+        >>> ax = score_dots({"GDKL": {"test": (-2.3, 0.1), "train": (-1.9, 0.0)}, "DKL": {"test": (-380.0, 34.0)}})
+        >>> [text.get_text() for text in ax.texts], bool(ax.get_xlim()[0] > -10)
         (['−380'], True)
     """
     if not any(scores.values()):
