@@ -7,13 +7,13 @@ import pytest
 
 from gdkl.metrics import calibration_bins
 from gdkl.numerics import DataError
-from gdkl.plots import learning_curves, reliability_bars, reliability_diagram, score_dots
+from gdkl.plots import reliability_bars, reliability_diagram, score_curves, score_dots
 from gdkl.plots.scores import limits
 
 
 def test_curves_are_the_scores_and_published_ones_are_dashed() -> None:
     ours = {"GDKL": {100.0: (-2.0, 0.1), 50.0: (-2.5, np.nan)}}
-    ax = learning_curves(ours, {"GDKL": {50.0: (-2.6, 0.2)}, "DUE": {100.0: (-2.2, 0.0)}})
+    ax = score_curves(ours, {"GDKL": {50.0: (-2.6, 0.2)}, "DUE": {100.0: (-2.2, 0.0)}})
     drawn = {tuple(line.get_xdata()): line for line in ax.lines if line.get_marker() == "o"}
     np.testing.assert_array_equal(drawn[50.0, 100.0].get_ydata(), [-2.5, -2.0])
     dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
@@ -25,7 +25,7 @@ def test_curves_are_the_scores_and_published_ones_are_dashed() -> None:
 
 def test_a_method_far_from_the_others_is_named_and_does_not_flatten_them() -> None:
     ours = {"GDKL": {50.0: (-1.2, 0.1), 100.0: (-1.1, 0.1)}, "DKL": {50.0: (-421.0, 208.0), 100.0: (-1.5, 0.1)}}
-    ax = learning_curves(ours)
+    ax = score_curves(ours)
     assert ax.get_ylim()[0] > -3
     assert "DKL is outside" in ax.get_xlabel()
 
@@ -55,7 +55,7 @@ def test_ends_of_an_axis(values: list[float], inside: list[float], outside: list
 
 def test_nothing_to_draw_is_said() -> None:
     with pytest.raises(DataError, match="nothing to draw"):
-        learning_curves({})
+        score_curves({})
     with pytest.raises(DataError, match="nothing to draw"):
         score_dots({"GDKL": {}})
 

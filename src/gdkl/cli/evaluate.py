@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +30,10 @@ def evaluate(
     drop_missing_target: Annotated[
         bool, typer.Option("--drop-missing-target", help="Leave out rows whose target is missing.")
     ] = False,
+    report: Annotated[
+        str | None,
+        typer.Option("--report", metavar="FILE", help="Also write an HTML page: a verdict, and pictures behind it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on rows whose target is known.
@@ -34,21 +41,46 @@ def evaluate(
     Numbers: log-likelihood, RMSE, mean absolute error, CRPS, coverage and width of 90 % intervals. Labels: accuracy,
     negative log-likelihood, Brier score, calibration error. Each with its standard error, and beside it the score of
     predicting the mean, or the shares of the classes, of these rows. Rows that the model was fitted to flatter it.
+
+    With --report also a page with a verdict, simpler models fitted to the rows of the fit, and pictures.
     """
     from gdkl.cli.scores import as_json as scores_as_json  # noqa: PLC0415  (models take seconds to import)
     from gdkl.cli.scores import scores_of  # noqa: PLC0415
     from gdkl.cli.table_model import TableModel  # noqa: PLC0415
 
+    if report is not None:
+        check_report(report, (model_path, data))
     model = TableModel(model_path)
     model.require_table()
     rows, truth = read_scored_rows(model, data, target, drop_missing_target=drop_missing_target)
     scores = scores_of(model.distribution(rows), truth.to_numpy())
+    verdict = None if report is None else written_report(model, rows, truth, report)
     if as_json:
         answer = {"model": model_path, "data": data, "target": truth.name, "task": model.task, "rows": len(truth)}
-        print_json(answer | {"scores": scores_as_json(scores)})
+        judged = {} if verdict is None else {"report": report, "verdict": verdict}
+        print_json(answer | judged | {"scores": scores_as_json(scores)})
         return
     name = type(model.estimator).__name__
     print_scores(scores, [f"{name} on {len(truth)} rows of {data}, target {truth.name!r}. {BASELINE}"])
+    if verdict is not None:
+        typer.echo(f"{verdict} See {report}.")
+
+
+def check_report(path: str, inputs: tuple[str, str]) -> None:
+    """Refuse a page that cannot be written, or would replace what it is about, before any work."""
+    from gdkl.cli.table_writing import check_output  # noqa: PLC0415  (Arrow is slow to import)
+
+    check_output(path, "--report")
+    if Path(path).exists() and any(Path(one).exists() and Path(path).samefile(one) for one in inputs):
+        raise DataError(f"{path} is what is to be judged: give another file with --report.")
+
+
+def written_report(model: TableModel, rows: Any, truth: Any, path: str) -> str:
+    """Write the page, and say its verdict."""
+    from gdkl.report import write_report  # noqa: PLC0415  (matplotlib is slow to import)
+
+    command = shlex.join(["gdkl", *sys.argv[1:]])
+    return write_report(model.estimator, rows, truth, path, command=command).verdict
 
 
 def read_scored_rows(model: TableModel, data: str, target: str | None, *, drop_missing_target: bool) -> tuple[Any, Any]:

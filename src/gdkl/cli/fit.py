@@ -8,7 +8,6 @@ import platform
 import shlex
 import sys
 import time
-import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,7 @@ from gdkl.cli.fit_settings import FitSettings, settings_from
 from gdkl.cli.nearest import or_known
 from gdkl.cli.table_files import STANDARD
 from gdkl.cli.table_writing import check_output
-from gdkl.numerics import InterruptedFitWarning, OptionError, write_atomically
+from gdkl.numerics import OptionError, write_atomically
 
 if TYPE_CHECKING:
     from gdkl.cli.scores import Score
@@ -215,15 +214,7 @@ def _fitted(name: str, settings: FitSettings, table: TrainingTable, rows: Any) -
         # One relevance per column costs a second and is a far better model.
         defaults["relevance"] = True
     estimator.set_params(**defaults | options)
-    with warnings.catch_warnings():
-        # It says that the model is usable, and here it is not kept.
-        warnings.simplefilter("ignore", InterruptedFitWarning)
-        estimator.fit(table.frame.iloc[rows], table.target.values.iloc[rows])
-    outcome = estimator.model_.outcome
-    if outcome is not None and outcome.interrupted:
-        # Half a fit is no model to save.
-        raise KeyboardInterrupt
-    return estimator
+    return estimator.fit(table.frame.iloc[rows], table.target.values.iloc[rows])
 
 
 def _origin(settings: FitSettings) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from gdkl.experiments.catalogue import SPECS, spec_named
 from gdkl.experiments.draws import write_subset
-from gdkl.experiments.overrides import settings_by_method
+from gdkl.experiments.overrides import searched_settings, settings_by_method
 from gdkl.experiments.results import Results
 from gdkl.experiments.spec import Cell, Column, Method, PaperTable, Quick, Spec
 from gdkl.experiments.summary import summary_tables, write_pictures
@@ -20,6 +20,7 @@ __all__ = [
     "Spec",
     "paired_lines",
     "published",
+    "searched_settings",
     "settings_by_method",
     "spec_named",
     "summary_tables",

@@ -22,6 +22,31 @@ def settings_by_method(
         validation: Training rows that are held out and scored.
         quick: Whether the cells are those of the experiment's small part, whose changes come before the user's.
     """
+    chosen = _overrides(spec, methods, texts, quick=quick)
+    return {name: spec.settings(name, overrides, validation, quick=quick) for name, overrides in chosen.items()}
+
+
+def searched_settings(
+    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int, *, quick: bool = False
+) -> list[dict[str, dict[str, Any]]]:
+    """The same once for each combination that a method's declared search has; what the user sets is not searched.
+
+    Raises:
+        OptionError: If no rows are held out, which are what a search goes by.
+    """
+    if not validation:
+        raise OptionError("--search goes by held-out training rows: add --holdout N.")
+    found: list[dict[str, dict[str, Any]]] = []
+    for name, overrides in _overrides(spec, methods, texts, quick=quick).items():
+        for trial in spec.methods[name].trials():
+            settings = {name: spec.settings(name, trial | overrides, validation, quick=quick)}
+            if settings not in found:
+                found.append(settings)
+    return found
+
+
+def _overrides(spec: Spec, methods: Sequence[str], texts: Sequence[str], *, quick: bool) -> dict[str, dict[str, Any]]:
+    """What the experiment's small part and the user have set for each method, by key."""
     from gdkl.experiments.trial import exists, known_options  # noqa: PLC0415  (estimators take seconds to import)
 
     smaller = spec.quick.changes if quick and spec.quick else ()
@@ -46,7 +71,7 @@ def settings_by_method(
             raise OptionError(f"--set {key} is not known: use {', '.join(keys)}.")
         for name in takers:
             chosen[name][key] = parse_value(value)
-    return {name: spec.settings(name, overrides, validation, quick=quick) for name, overrides in chosen.items()}
+    return chosen
 
 
 def parse_value(text: str) -> Any:

@@ -70,7 +70,7 @@ def _cell(lines: Sequence[Line], column: Column, dataset: str, size: Size, metho
 
 
 def _curves(spec: Spec, lines: Sequence[Line], quick: str) -> Iterator[Picture]:
-    from gdkl.plots import learning_curves  # noqa: PLC0415
+    from gdkl.plots import score_curves  # noqa: PLC0415
 
     for dataset, column in product(spec.datasets, _tested(spec)):
         ours: dict[str, dict[float, Any]] = {}
@@ -84,7 +84,7 @@ def _curves(spec: Spec, lines: Sequence[Line], quick: str) -> Iterator[Picture]:
                 if value is not None:
                     curves.setdefault(label, {})[size] = tuple(value)
         if ours:
-            ax = learning_curves(ours, papers, title=f"{dataset}: {column.title}", ylabel=column.title)
+            ax = score_curves(ours, papers, title=f"{dataset}: {column.title}", ylabel=column.title)
             dashed = ", the paper's dashed" if papers else ""
             yield Picture(f"{dataset}: {column.title} against the number of rows{dashed}{quick}", ax.figure)  # pyright: ignore[reportArgumentType]
 

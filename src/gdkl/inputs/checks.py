@@ -27,7 +27,9 @@ MIN_ROWS = 4
 
 
 def on_cpu(X: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+    """A tensor as an array; anything else as it is, but for arrays with masked cells, whose masks would be lost."""
+    if np.ma.is_masked(X):
+        raise DataError("masked cells are not read: drop these rows, or pass a DataFrame in which they are missing.")
     if not isinstance(X, Tensor):
         return X
     # NumPy has no bfloat16.

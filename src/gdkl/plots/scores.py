@@ -21,7 +21,7 @@ _FAR = 20.0
 Score = tuple[float, float]
 
 
-def learning_curves(
+def score_curves(
     ours: Mapping[str, Mapping[float, Score]],
     published: Mapping[str, Mapping[float, Score]] | None = None,
     *,
@@ -41,7 +41,7 @@ def learning_curves(
         ax: Where to draw; None for a new figure.
 
     Example:
-        >>> ax = learning_curves({"GDKL": {50: (-2.2, 0.1), 100: (-2.0, 0.1)}, "DKL": {50: (-300.0, 9.0)}})
+        >>> ax = score_curves({"GDKL": {50: (-2.2, 0.1), 100: (-2.0, 0.1)}, "DKL": {50: (-300.0, 9.0)}})
         >>> bool(ax.get_ylim()[0] > -10), ax.get_xlabel()
         (True, 'training rows (DKL is outside)')
     """
