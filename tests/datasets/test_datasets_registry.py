@@ -13,16 +13,17 @@ from hypothesis.extra import numpy as hnp
 
 from gdkl import datasets
 from gdkl.datasets import Origin
-from gdkl.datasets.registry import MixedInfo, parse_registry
+from gdkl.datasets.registry import MixedInfo, OriginalInfo, parse_registry
 from gdkl.numerics import OptionError
 
 PAPER = {"boston", "energy", "concrete", "kin8nm", "power", "protein"}
 WIDER = {"blog", "elevators", "pol", "gas"}
+ORIGINAL = {"buzz", "ctslice"}
 MIXED = {name for name in datasets.names() if isinstance(datasets.describe(name), MixedInfo)}
 
 
 def test_names() -> None:
-    assert set(datasets.names()) - MIXED == PAPER | WIDER | {"energy2", "diabetes", "toy"}
+    assert set(datasets.names()) - MIXED == PAPER | WIDER | ORIGINAL | {"energy2", "diabetes", "toy"}
     assert len(MIXED) == 18
 
 
@@ -42,6 +43,9 @@ def test_every_entry_is_complete(name: str) -> None:
         assert info.download is None
     elif name in MIXED:
         assert (info.origin, info.file_names) == (Origin.FILE, f"tables/{name}.csv.gz")
+    elif name in ORIGINAL:
+        assert isinstance(info, OriginalInfo)
+        assert (info.origin, info.digest, info.download) == (Origin.FILE, "", None)
     else:
         assert re.fullmatch(r"[0-9a-f]{64}", info.digest)
 

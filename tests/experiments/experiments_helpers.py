@@ -85,7 +85,7 @@ SMALL = Spec(
     seeds=2,
     parts=("test", "train"),
     compared="mean",
-    paper=PaperTable({"test": ("uci_test",)}, cell="boston.{score}"),
+    paper=PaperTable("Table 7", {"test": ("app_tab:fig2_test",)}, cell="boston.{score}"),
 )
 
 CLASSES = Spec(

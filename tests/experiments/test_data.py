@@ -155,11 +155,19 @@ class TestGuides:
         torch.testing.assert_close(published(images, images), expected)
         torch.testing.assert_close(published(images[:3], images[1:]), expected[:3, 1:])
 
-    @pytest.mark.parametrize("name", [name for name in GUIDES if name not in ("published", "pooled")])
+    @pytest.mark.parametrize(
+        "name", [name for name in GUIDES if name not in ("published", "pooled", "wide_resnet_4_half")]
+    )
     def test_every_network_is_a_kernel(self, name):
         images = torch.randn(5, 3, 8, 8, dtype=torch.float64)
         K = guide(name).kernel(images.flatten(1) if name == "dense" else images)
         assert float(torch.linalg.eigvalsh(K).min()) > 0
+
+    def test_half_the_resolution_is_the_same_network_on_means_of_four_pixels(self):
+        images = torch.randn(3, 3, 8, 8, dtype=torch.float64)
+        small = images.reshape(3, 3, 4, 2, 4, 2).mean(dim=(3, 5))
+        expected = guide("wide_resnet_4").kernel(small)
+        torch.testing.assert_close(guide("wide_resnet_4_half")(images[:2], images), expected[:2])
 
     def test_the_pooled_guide_forgets_where_things_are(self):
         image = torch.zeros(1, 8, 8, dtype=torch.float64)

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gdkl.experiments import SPECS
 from gdkl.experiments.packaged import packaged_names, packaged_table
 from gdkl.experiments.spec import Cell
-from gdkl.experiments.specs import SPECS
 from gdkl.numerics import DataError
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from importlib.resources import files
+from itertools import product
+
 import pytest
 from experiments_helpers import CLASSES, SMALL, cells
 from rich.console import Console
 
 from gdkl import GdklError
-from gdkl.experiments import SPECS, paired_lines, published, searched_settings, settings_by_method, table
-from gdkl.experiments.trial import Place, build, estimator_class, known_options, steps
+from gdkl.experiments import SPECS, paired_lines, searched_settings, settings_by_method, table
+from gdkl.experiments.tables import Published, flat, paper_figure
+from gdkl.experiments.trial import Place, build, estimator_class, exists, known_options, steps
+
+PAPER = json.loads(files("gdkl.experiments").joinpath("published.json").read_text())
 
 
 def shown(spec, lines):
@@ -34,6 +42,8 @@ class TestSpecs:
     def test_every_method_builds_with_its_declared_settings(self, name, tmp_path):
         spec = SPECS[name]
         for method, declared in spec.methods.items():
+            if not exists(declared):
+                continue
             known = known_options(declared)
             settings = spec.settings(method, {})
             if "relevance" in {*settings} - {*known}:
@@ -45,18 +55,85 @@ class TestSpecs:
             model = build(spec, cell, 1000, Place(None, "cpu", tmp_path))
             assert isinstance(model, estimator_class(declared))
 
-    @pytest.mark.parametrize("name", ["uci", "fewshot", "full"])
-    def test_the_papers_figures_are_found(self, name):
+    @pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if spec.paper])
+    def test_every_figure_of_a_table_is_beside_a_cell_of_ours(self, name):
+        """From the paper's side: what its tables have for our datasets and methods, some cell of ours finds."""
         spec = SPECS[name]
-        assert spec.paper is not None
-        for dataset in spec.datasets:
-            for size in spec.sizes or (None,):
-                for column in spec.columns:
-                    if column.paper not in ("ll", "acc", "rmse"):
-                        continue
-                    cell = spec.paper.cell.format(dataset=dataset, size=size, score=column.paper)
-                    methods = ("gdkl",) if name == "uci" else ("gdkl", "due", "dlvkl")
-                    assert all(published(spec.paper.tables["test"][0], one, cell) is not None for one in methods)
+        found = [
+            figure
+            for dataset, size, method, column in product(
+                spec.datasets, spec.sizes or (None,), spec.methods, spec.columns
+            )
+            if (figure := paper_figure(spec, column, dataset, size, method)) is not None
+        ]
+        rows = {spec.paper.rows[method] for method in spec.methods if method in spec.paper.rows}
+        wanted = [
+            Published(*values)
+            for part, labels in spec.paper.tables.items()
+            # Of several tables for one part the first that has a cell is taken: the others only fill in.
+            for label in labels[:1]
+            for size in spec.sizes or (None,)
+            for row, cells in PAPER[label.format(size=size)].items()
+            for cell, values in cells.items()
+            if row in rows and cell.partition(".")[0] in spec.datasets
+            if size is None or f".n{size}." in cell
+        ]
+        assert bool(wanted) == bool(spec.paper.tables)
+        assert not Counter(wanted) - Counter(found)
+
+    def test_no_table_of_the_paper_is_forgotten(self):
+        named = {
+            label.format(size=size)
+            for spec in SPECS.values()
+            if spec.paper
+            for labels in spec.paper.tables.values()
+            for label in labels
+            for size in spec.sizes or (None,)
+        }
+        assert named == set(PAPER)
+
+    def test_a_figure_of_the_paper_by_our_names(self):
+        def mean(name, score, dataset, size, method):
+            spec = SPECS[name]
+            [column] = [
+                one for one in spec.columns if one.paper == score and (not one.methods or method in one.methods)
+            ]
+            return paper_figure(spec, column, dataset, size, method).mean
+
+        assert mean("uci", "train_ll", "concrete", None, "gp_rbf") == -2.15
+        assert mean("objectives", "rmse", "energy", None, "predictive") == 0.28
+        assert mean("highdim", "ll", "ctslice", 200, "gdkl") == -3.45
+        assert mean("fewshot", "acc", "cifar10", 400, "gdkl") == 42.97
+        assert mean("shallow-guide", "acc", "cifar10", 800, "gdkl_1") == 49.34
+        assert mean("timing", "seconds_per_iteration", "cifar10", 50, "nngp") == 5.44
+        assert mean("full", "mce", "cifar100", None, "gdkl") == 0.18
+        assert paper_figure(SPECS["highdim"], SPECS["highdim"].columns[0], "gas", 50, "gdkl") is None
+
+    def test_tables_of_the_same_runs_share_their_cells(self):
+        def keys(name, methods):
+            spec = SPECS[name]
+            return {cell.key for cell in spec.cells(spec.datasets, {one: spec.settings(one, {}) for one in methods})}
+
+        assert keys("nn", ("nn", "gdkl")) == keys("reliability", ("nn", "gdkl")) == keys("fewshot", ("nn", "gdkl"))
+        assert keys("objectives", ("gdkl", "predictive")) == keys("uci", ("gdkl", "predictive"))
+
+    @pytest.mark.parametrize("name", SPECS)
+    def test_the_quick_part_is_smaller_and_says_so(self, name):
+        spec = SPECS[name]
+        settings = settings_by_method(spec, list(spec.methods), [], quick=True)
+        assert all(one["quick"] is True for one in settings.values())
+        keys = {change.partition("=")[0] for change in spec.quick.changes}
+        assert keys <= {key for method in settings for key in flat(settings[method])}
+        steps = {one["preset"]["n_iter"] for one in settings.values() if "n_iter" in one.get("preset", {})}
+        assert all(
+            "n_iter" not in settings[method].get("preset", {}) for method in settings if method.startswith("nngp")
+        )
+        assert max(steps, default=0) <= 500
+        whole = spec.cells(spec.datasets, {method: spec.settings(method, {}) for method in settings})
+        part = spec.cells(spec.datasets, settings, sizes=spec.quick.sizes, seeds=spec.quick.seeds)
+        assert not {cell.key for cell in part} & {cell.key for cell in whole}
+        assert spec.quick.seeds < spec.seeds or keys
+        assert set(spec.quick.sizes) < set(spec.sizes) or not spec.quick.sizes
 
     def test_seeds_count_splits_or_networks(self):
         assert [(cell.split, cell.seed) for cell in cells(SMALL, ["flat"], ["mean"])] == [(0, 0), (1, 1)]

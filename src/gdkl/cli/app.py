@@ -16,6 +16,7 @@ from gdkl.cli.fit import fit
 from gdkl.cli.init import init
 from gdkl.cli.inspect import inspect
 from gdkl.cli.predict import predict
+from gdkl.cli.report import report
 from gdkl.cli.reproduce import HELP, reproduce
 
 app = typer.Typer(
@@ -41,6 +42,7 @@ app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)
 app.command(help=HELP, epilog="Example:  gdkl reproduce uci --datasets boston --set preset.n_iter=500 --data-dir data")(
     reproduce
 )
+app.command(epilog="Example:  gdkl report runs -o report.html")(report)
 app.add_typer(datasets.app, name="datasets")
 
 

@@ -29,7 +29,8 @@ HELP = (
     + "; ".join(f"{spec.name} ({spec.about[0].lower()}{spec.about[1:]})" for spec in SPECS.values())
     + ".\n\nOnly cells (dataset, method, size, split, seed, settings) that the results file lacks are run, so an "
     "interrupted command continues where it stopped. Results of other settings stay. 'gdkl reproduce EXPERIMENT "
-    "--list' shows datasets, methods and settings. torchrun may start the command on several GPUs."
+    "--list' shows datasets, methods and settings; 'gdkl report' makes a page of the results. torchrun may start the "
+    "command on several GPUs."
 )
 
 
@@ -73,7 +74,20 @@ def reproduce(
     ] = None,
     output: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results file.")] = Path("runs"),
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda.")] = "auto",
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Cells at a time, each in a process.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Cells at a time, each in a process.", show_default="1")
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where cells run: loky (processes of this machine), or ray or dask (the cluster that RAY_ADDRESS or "
+            "DASK_SCHEDULER_ADDRESS names, or a new one on this machine); --jobs limits it.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a small part that says so in its results; --list shows which.")
+    ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Show datasets, methods and settings, and stop.")] = False,
 ) -> None:
     """Run an experiment; what the user reads is HELP."""
@@ -84,33 +98,39 @@ def reproduce(
     if listing:
         _list(spec)
         return
-    sets = chosen(datasets, spec.datasets, spec.default_datasets, "dataset")
+    if quick and spec.quick is None:
+        raise OptionError(f"{spec.name} declares no quick part: use --datasets, --sizes and --seeds.")
+    small = spec.quick if quick else None
+    sets = chosen(datasets, spec.datasets, (small and small.datasets) or spec.default_datasets, "dataset")
     names = chosen(methods, spec.methods, spec.default_methods, "method")
     for text, allowed, option in ((sizes, spec.sizes, "--sizes"), (draws, spec.draws, "--draws")):
         if text is not None and not allowed:
             raise OptionError(f"{option} is not an option of {spec.name}: leave it out.")
     if search:
-        settings = searched_settings(spec, names, changes or [], validation)
+        settings = searched_settings(spec, names, changes or [], validation, quick=quick)
     else:
-        settings = [settings_by_method(spec, names, changes or [], validation)]
-    scored = "validation" if validation else "test"
-    cells = [
-        cell
-        for some in settings
-        for cell in spec.cells(sets, some, sizes=numbers(sizes), draws=numbers(draws), seeds=seeds, scored=scored)
-    ]
+        settings = [settings_by_method(spec, names, changes or [], validation, quick=quick)]
+    more: dict[str, Any] = {
+        "sizes": numbers(sizes) or (small.sizes if small else ()),
+        "draws": numbers(draws),
+        "seeds": seeds or (small.seeds if small else None),
+        "scored": "validation" if validation else "test",
+    }
+    wanted = [cell for some in settings for cell in spec.cells(sets, some, **more)]
     from gdkl.experiments.runner import run  # noqa: PLC0415  (it imports the estimators, which help does not need)
 
-    lines = run(spec, cells, output, data_dir=data_dir, device=device, jobs=jobs, say=say)
+    if small:
+        say(f"quick: {small.about}. The lines say so in their settings.")
+    lines = run(spec, wanted, output, data_dir=data_dir, device=device, jobs=jobs, backend=backend, say=say)
     if lines and spec.reference:
         for found in summary_tables(spec, lines):
             show(found)
-        for path in (*write_pictures(spec, lines, output), f"{output / spec.name}.jsonl"):
+        for path in (*write_pictures(spec, lines, output), f"{output / spec.runs}.jsonl"):
             typer.echo(f"Written: {path}")
     elif lines:
         notes = paired_lines(spec, lines) if spec.compared else []
         written = [f"Written: {path}" for path in write_pictures(spec, lines, output)]
-        show(table(spec, lines), [*notes, *written, f"Results: {output / spec.name}.jsonl"])
+        show(table(spec, lines), [*notes, *written, f"Results: {output / spec.runs}.jsonl"])
 
 
 def chosen(text: str | None, known: Iterable[str], count: int, what: str) -> list[str]:
@@ -147,6 +167,10 @@ def _list(spec: Spec) -> None:
     if spec.sizes:
         typer.echo(f"sizes: {', '.join(map(str, spec.sizes))}")
     typer.echo(f"{'networks per draw' if spec.draws else 'splits'}: {spec.seeds}, from {spec.first_seed} on")
+    if spec.runs_of:
+        typer.echo(f"results file: that of {spec.runs_of}, which has the same runs")
+    if spec.quick:
+        typer.echo(f"--quick: {spec.quick.about}")
     for name, method in spec.methods.items():
         settings = ", ".join(f"{key}={value}" for key, value in flat(spec.settings(name, {})).items())
         searched = "".join(f"; --search {key} in {list(values)}" for key, values in method.search.items())

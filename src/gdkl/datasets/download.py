@@ -9,17 +9,23 @@ from pathlib import Path
 from gdkl.datasets import registry
 from gdkl.datasets.files import DATA_VARIABLE, Arrays, check_digest, reason_of, write
 from gdkl.datasets.formats import FORMAT_ERRORS, parse
-from gdkl.datasets.registry import DatasetInfo, ImageInfo, MixedInfo, PublicFile
+from gdkl.datasets.registry import DatasetInfo, ImageInfo, MixedInfo, OriginalInfo, PublicFile
 from gdkl.numerics import DataError, cache_dir
 
 #: Seconds without an answer after which an address counts as out of reach.
 TIMEOUT = 30.0
 
 
+class MissingDatasetError(DataError):
+    """There is no copy of a dataset here, and none could be downloaded; the message says what to put where."""
+
+
 def download(info: DatasetInfo | ImageInfo) -> Path:
     """Download a dataset, and what comes in the same archive, into the cache, if its content is the recorded one."""
     if info.download is None:
-        raise DataError(f"No verified download of the dataset {info.name!r} is known ({info.source}). {_ways(info)}")
+        raise MissingDatasetError(
+            f"No verified download of the dataset {info.name!r} is known ({info.source}). {_ways(info)}"
+        )
     found = [_fetch(info, file) for file in info.download.files]
     # Two views of one file, such as a table with one or two targets, are stored once.
     together = [
@@ -74,13 +80,15 @@ def _fetch(info: DatasetInfo | ImageInfo, file: PublicFile) -> tuple[str, bytes]
             other = f"{len(content)} bytes with the MD5 {found[:12]}… and not {file.md5}"
             raise DataError(f"{url} is not the published file: {other}; nothing was stored. {_ways(info)}")
         return url, content
-    raise DataError(f"The dataset {info.name!r} could not be downloaded ({reasons[0]}). {_ways(info)}")
+    raise MissingDatasetError(f"The dataset {info.name!r} could not be downloaded ({reasons[0]}). {_ways(info)}")
 
 
 def _ways(info: DatasetInfo | ImageInfo) -> str:
     """How to provide a file by hand."""
     arrays = " (arrays X and y)" if isinstance(info, DatasetInfo) else ""
-    if isinstance(info, MixedInfo):
+    if isinstance(info, OriginalInfo):
+        arrays = f" ({info.page})"
+    elif isinstance(info, MixedInfo):
         arrays = f" (a CSV file with the target in the column {info.target_names[0]!r})"
     return (
         f"Provide {info.file_names}{arrays} yourself in one of three ways: pass data_dir= (--data-dir) a folder that "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,8 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from gdkl.datasets.content import ImageSet, Table, content_digest, image_digest
-from gdkl.datasets.registry import DatasetInfo, ImageInfo, MixedInfo
-from gdkl.numerics import CACHE_VARIABLE, DataError, cache_dir, write_atomically
+from gdkl.datasets.registry import DatasetInfo, ImageInfo, MixedInfo, OriginalInfo
+from gdkl.numerics import CACHE_VARIABLE, DataError, DataWarning, cache_dir, write_atomically
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Arrays: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
@@ -59,6 +60,8 @@ def read(paths: Sequence[Path], info: DatasetInfo | ImageInfo) -> Table | ImageS
     """
     if isinstance(info, MixedInfo):
         return _read_csv(paths[0], info)
+    if isinstance(info, OriginalInfo):
+        return _read_original(paths[0], info)
     parts: list[Arrays] = []
     for path in paths:
         try:
@@ -90,6 +93,30 @@ def _read_csv(path: Path, info: MixedInfo) -> Table:
         found = f"{path} cannot be read as the dataset {info.name!r} ({reason_of(error)})"
         raise DataError(f"{found}: replace it by a CSV file with the target in the column {target!r}.") from error
     return Table(cast(Any, frame), y, tuple(map(str, frame.columns)), target, info.name)
+
+
+def _read_original(path: Path, info: OriginalInfo) -> Table:
+    """A table of numbers separated by commas, as its authors publish it; columns that are not asked for are ignored."""
+    import pandas as pd  # noqa: PLC0415
+
+    names = [*info.feature_names, *info.target_names]
+    try:
+        frame = pd.read_csv(path, header=0 if info.header else None)
+        if not info.header:
+            if frame.shape[1] != len(names):
+                raise ValueError(f"it has {frame.shape[1]} columns and not {len(names)}")
+            frame.columns = names
+        values = frame[names].to_numpy(dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError("a cell is empty or not finite")
+    except READ_ERRORS as error:
+        found = f"{path} cannot be read as the dataset {info.name!r} ({reason_of(error)})"
+        raise DataError(f"{found}: replace it by the original file, {info.page}.") from error
+    if len(values) != info.rows:
+        part = f"{path} has {len(values)} rows where the dataset {info.name!r} has {info.rows}"
+        warnings.warn(f"{part}: scores are not comparable with those of others.", DataWarning, stacklevel=2)
+    X, y = np.split(values, [info.columns], axis=1)
+    return Table(np.ascontiguousarray(X), y[:, 0], info.feature_names, info.target_names[0], info.name)
 
 
 def check_digest(X: NDArray[Any], y: NDArray[Any], info: DatasetInfo | ImageInfo) -> str | None:

@@ -32,7 +32,8 @@ def load(name: str, data_dir: PathLike | None = None, *, seed: int | None = None
     A dataset that is not embedded is looked for as ``<name>.npz`` (or in parts) in ``data_dir``, in the folder that the
     environment variable ``GDKL_DATA`` names, and in the cache (``GDKL_CACHE`` moves it). If it is in none of them, it
     is downloaded into the cache. The content is checked against a recorded SHA-256. Tables of numbers and text, whose
-    ``X`` is a DataFrame, are local files ``tables/<name>.csv.gz`` without a recorded SHA-256.
+    ``X`` is a DataFrame, are local files ``tables/<name>.csv.gz`` without a recorded SHA-256. So are ``"ctslice"`` and
+    ``"buzz"``, which are read from the files of the UCI repository, slice_localization_data.csv and Twitter.data.
 
     Args:
         name: One of `names` or of `image_names`.

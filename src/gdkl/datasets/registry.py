@@ -138,6 +138,31 @@ class MixedInfo(DatasetInfo):
 
 
 @dataclass(frozen=True)
+class OriginalInfo(DatasetInfo):
+    """What is known of a table that is read from its authors' own text file, whose content has no recorded digest.
+
+    Attributes:
+        suffix: Ending of the file.
+        header: Whether its first line names the columns; if not, they stand in the order of the names here.
+        page: How to get it, in words.
+    """
+
+    suffix: str
+    header: bool
+    page: str
+
+    @property
+    def origin(self) -> Origin:
+        """From a local file alone."""
+        return Origin.FILE
+
+    @property
+    def ending(self) -> str:
+        """Of local files."""
+        return self.suffix
+
+
+@dataclass(frozen=True)
 class ImageInfo(Info):
     """What is known of a set of images: beside what `Info` has, shapes and classes.
 
@@ -240,9 +265,14 @@ def _entry(name: str, table: Mapping[str, Any]) -> DatasetInfo | ImageInfo:
         return ImageInfo(**common, shape=(channels, height, width), class_names=tuple(table["classes"]))
     targets = tuple(table["targets"])
     stored = tuple(table.get("file_targets", targets))
-    return DatasetInfo(
-        **common, feature_names=_feature_names(table["features"]), target_names=targets, file_targets=stored
-    )
+    columns: dict[str, Any] = {
+        "feature_names": _feature_names(table["features"]),
+        "target_names": targets,
+        "file_targets": stored,
+    }
+    if "original" in table:
+        return OriginalInfo(**common, **columns, **table["original"])
+    return DatasetInfo(**common, **columns)
 
 
 def _download(format: str | None = None, files: list[dict[str, Any]] | None = None, **layout: Any) -> Download | None:
@@ -252,10 +282,10 @@ def _download(format: str | None = None, files: list[dict[str, Any]] | None = No
 
 
 def _feature_names(features: str | list[str]) -> tuple[str, ...]:
-    """Names as listed, or numbered ones written as ``"f0..f17"``."""
+    """Names as listed, or numbered ones written as ``"f0..f17"``, which may also stand in a list."""
     if not isinstance(features, str):
-        return tuple(features)
-    match = re.fullmatch(r"([a-zA-Z_]*)(\d+)\.\.\1(\d+)", features)
+        return tuple(name for one in features for name in (_feature_names(one) if ".." in one else (one,)))
+    match = re.fullmatch(r"([a-zA-Z_()]*)(\d+)\.\.\1(\d+)", features)
     if match is None:
         raise OptionError(f"features = {features!r} is not a list of names, nor of the form 'f0..f17'.")
     prefix, first, last = match.groups()

@@ -17,6 +17,10 @@ from gdkl.training import FittedModel
 RegressorT = TypeVar("RegressorT", bound=RegressorBase)
 
 
+class UnequalShapesError(DataError):
+    """Tables that were to be fitted as one batch have different numbers of rows, varying columns or targets."""
+
+
 def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> list[RegressorT]:
     """Fit one copy of a regressor to each of several tables, all trained as one batch.
 
@@ -49,7 +53,9 @@ def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> lis
             sources.append(cast(ArraySource, model._read(X, y, 0, False)))
         shapes = {(source.rows, source.kind.input.columns, source.outputs) for source in sources}
         if len(shapes) != 1:
-            raise DataError(f"fits that are trained together need one shape of rows and targets; got {sorted(shapes)}.")
+            raise UnequalShapesError(
+                f"fits that are trained together need one shape of rows and targets; got {sorted(shapes)}."
+            )
         plan = models[0]._plan_exact(sources[0], device)
         joint = cast(FittedModel, models[0]._fit_exact(training_data(sources, plan), plan))
     count = len(models)

@@ -1,10 +1,10 @@
 """Every table of the paper, and some of our own, as a declared experiment; one runner; results as JSON lines."""
 
+from gdkl.experiments.catalogue import SPECS, spec_named
 from gdkl.experiments.draws import write_subset
 from gdkl.experiments.overrides import searched_settings, settings_by_method
 from gdkl.experiments.results import Results
-from gdkl.experiments.spec import Cell, Column, Method, PaperTable, Spec
-from gdkl.experiments.specs import SPECS, spec_named
+from gdkl.experiments.spec import Cell, Column, Method, PaperTable, Quick, Spec
 from gdkl.experiments.summary import summary_tables, write_pictures
 from gdkl.experiments.tables import Published, paired_lines, published, table
 
@@ -15,6 +15,7 @@ __all__ = [
     "Method",
     "PaperTable",
     "Published",
+    "Quick",
     "Results",
     "Spec",
     "paired_lines",

@@ -7,11 +7,12 @@ from typing import Any
 
 from gdkl.experiments import data
 from gdkl.experiments.packaged import packaged_names, packaged_table
-from gdkl.experiments.spec import Column, Method, Spec
+from gdkl.experiments.spec import Column, Method, Quick, Spec
 
 _SIZES = (100, 500, 2000)
 #: Classes are also compared at 300 rows, where most tables have rows left to be scored on.
 _CLASS_SIZES = (100, 300, 500, 2000)
+_QUICK = Quick("1 of 3 splits, the first 4 tables, 100 rows", datasets=4, sizes=(100,))
 
 
 def _peer(about: str, peer: str, kind: str = "Regressor", **options: Any) -> Method:
@@ -51,6 +52,7 @@ TABLES = Spec(
     sizes=_SIZES,
     compared="gdkl",
     reference="botorch",
+    quick=_QUICK,
 )
 
 TABLE_CLASSES = Spec(
@@ -76,6 +78,7 @@ TABLE_CLASSES = Spec(
     sizes=_CLASS_SIZES,
     compared="gdkl",
     reference="logistic",
+    quick=_QUICK,
 )
 
 UNSEEN = replace(

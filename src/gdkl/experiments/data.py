@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,30 @@ TEST_ROWS = 2000
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows to learn from, and rows to be scored on; ``digest`` is the SHA-256 of few training images, else empty."""
+    """The rows of a cell.
+
+    Attributes:
+        X, y: Rows to learn from.
+        X_test, y_test: Rows to be scored on.
+        digest: SHA-256 of few training images, else empty.
+        others: Further rows that are scored, by name.
+    """
 
     X: NDArray[Any]
     y: NDArray[Any]
     X_test: NDArray[Any]
     y_test: NDArray[Any]
     digest: str = ""
+    others: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] = field(
+        default_factory=dict[str, tuple[NDArray[Any], NDArray[Any]]]
+    )
 
 
 def table(cell: Cell, data_dir: Path | None, validation: int) -> Part:
     """A regression table, cut as the published code cuts it: nine tenths for training."""
     X, y, *_ = datasets.load(cell.dataset, data_dir)
     train, test = datasets.published_split(len(X), int(cell.split or 0))
-    train, test = _held_out(train, test, validation)
+    train, test = held_out(train, test, validation)
     return Part(X[train], y[train], X[test], y[test])
 
 
@@ -57,7 +68,7 @@ def cut(X: Any, y: NDArray[Any], cell: Cell, validation: int) -> Part:
         raise OptionError(f"size={cell.size!r} must be a number of training rows of at least 2.")
     order = np.random.default_rng(int(cell.split or 0)).permutation(len(y))
     train, test, _ = np.split(order, np.cumsum([min(cell.size, int(0.8 * len(y))), TEST_ROWS]))
-    train, test = _held_out(train, test, validation)
+    train, test = held_out(train, test, validation)
     rows = getattr(X, "iloc", X)
     found = (rows[train], rows[test])
     X_train, X_test = found if isinstance(X, np.ndarray) or cell.method in AS_GIVEN else encoded(*found)
@@ -89,7 +100,7 @@ def bundled_classes(cell: Cell, data_dir: Path | None, validation: int) -> Part:
         raise OptionError(f"size={cell.size!r} must be the part of the rows to train on, between 0 and 1.")
     X, y = (np.asarray(array) for array in getattr(bundled, f"load_{cell.dataset}")(return_X_y=True))
     train, test = train_test_split(np.arange(len(y)), train_size=cell.size, stratify=y, random_state=cell.split)
-    train, test = _held_out(np.asarray(train), np.asarray(test), validation)
+    train, test = held_out(np.asarray(train), np.asarray(test), validation)
     return Part(X[train], y[train], X[test], y[test])
 
 
@@ -124,7 +135,7 @@ def all_images(cell: Cell, data_dir: Path | None, validation: int) -> Part:
     return Part(train.X, train.y, test.X, test.y)
 
 
-def _held_out(train: NDArray[Any], test: NDArray[Any], validation: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def held_out(train: NDArray[Any], test: NDArray[Any], validation: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Training rows and scored rows; with validation some of the training rows take the place of the test rows."""
     if not validation:
         return train, test

@@ -11,7 +11,7 @@ from gdkl.numerics import OptionError
 
 
 def settings_by_method(
-    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int = 0
+    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int = 0, *, quick: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Settings of each method with what the user has set.
 
@@ -20,13 +20,14 @@ def settings_by_method(
         methods: Those that run.
         texts: What the user has set; a key without a method applies to every method that has it.
         validation: Training rows that are held out and scored.
+        quick: Whether the cells are those of the experiment's small part, whose changes come before the user's.
     """
-    chosen = _overrides(spec, methods, texts)
-    return {name: spec.settings(name, overrides, validation) for name, overrides in chosen.items()}
+    chosen = _overrides(spec, methods, texts, quick=quick)
+    return {name: spec.settings(name, overrides, validation, quick=quick) for name, overrides in chosen.items()}
 
 
 def searched_settings(
-    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int
+    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int, *, quick: bool = False
 ) -> list[dict[str, dict[str, Any]]]:
     """The same once for each combination that a method's declared search has; what the user sets is not searched.
 
@@ -36,20 +37,27 @@ def searched_settings(
     if not validation:
         raise OptionError("--search goes by held-out training rows: add --holdout N.")
     found: list[dict[str, dict[str, Any]]] = []
-    for name, overrides in _overrides(spec, methods, texts).items():
+    for name, overrides in _overrides(spec, methods, texts, quick=quick).items():
         for trial in spec.methods[name].trials():
-            settings = {name: spec.settings(name, trial | overrides, validation)}
+            settings = {name: spec.settings(name, trial | overrides, validation, quick=quick)}
             if settings not in found:
                 found.append(settings)
     return found
 
 
-def _overrides(spec: Spec, methods: Sequence[str], texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What the user has set for each method, by key."""
-    from gdkl.experiments.trial import known_options  # noqa: PLC0415  (estimators take seconds to import)
+def _overrides(spec: Spec, methods: Sequence[str], texts: Sequence[str], *, quick: bool) -> dict[str, dict[str, Any]]:
+    """What the experiment's small part and the user have set for each method, by key."""
+    from gdkl.experiments.trial import exists, known_options  # noqa: PLC0415  (estimators take seconds to import)
 
-    known = {name: known_options(spec.methods[name]) for name in methods} if texts else {}
+    smaller = spec.quick.changes if quick and spec.quick else ()
+    existing = [name for name in methods if exists(spec.methods[name])] if texts or smaller else []
+    known = {name: known_options(spec.methods[name]) for name in existing}
     chosen: dict[str, dict[str, Any]] = {name: {} for name in methods}
+    for key, _, value in (text.partition("=") for text in smaller):
+        for name in existing:
+            # A method without a preset of its own, such as a guide alone, takes no steps that could be fewer.
+            if key in known[name] and (spec.methods[name].preset is not None or not key.startswith("preset.")):
+                chosen[name][key] = parse_value(value)
     for text in texts:
         left, equals, value = text.partition("=")
         only, colon, key = left.strip().rpartition(":")
@@ -57,9 +65,9 @@ def _overrides(spec: Spec, methods: Sequence[str], texts: Sequence[str]) -> dict
             raise OptionError(f"--set {text!r} is not of the form key=value, preset.key=value or method:key=value.")
         if colon and only not in methods:
             raise OptionError(f"--set {text!r} names no method of this run: use {', '.join(methods)}.")
-        takers = [name for name in methods if key in known[name] and only in ("", name)]
+        takers = [name for name in existing if key in known[name] and only in ("", name)]
         if not takers:
-            keys = dict.fromkeys(name for method in ([only] if colon else methods) for name in known[method])
+            keys = dict.fromkeys(name for method in ([only] if colon else existing) for name in known.get(method, ()))
             raise OptionError(f"--set {key} is not known: use {', '.join(keys)}.")
         for name in takers:
             chosen[name][key] = parse_value(value)

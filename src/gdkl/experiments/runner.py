@@ -10,10 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from gdkl.datasets import DATA_VARIABLE
+from gdkl.estimators.together import UnequalShapesError
+from gdkl.experiments.availability import unavailable
+from gdkl.experiments.parallel import in_parallel
 from gdkl.experiments.results import Line, Results, check_writable, grouped
 from gdkl.experiments.spec import Cell, Spec
+from gdkl.experiments.tables import score_of
 from gdkl.experiments.trial import Place, checkpoint_folder, class_scores, predictions_file, run_cells
-from gdkl.numerics import OptionError, resolve_device
+from gdkl.numerics import DataError, OptionError, resolve_device
 
 
 def run(
@@ -23,12 +28,14 @@ def run(
     *,
     data_dir: Path | None = None,
     device: str = "auto",
-    jobs: int = 1,
+    jobs: int | None = None,
+    backend: str | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Line]:
     """Run the missing cells; a kill at any moment loses at most the cells under way.
 
-    Under ``torchrun`` all processes train each cell together, and the first one stores it.
+    Cells whose dataset has no copy here, or whose estimator does not exist, are passed over with a line that says so,
+    unless there are no others. Under ``torchrun`` all processes train each cell together, and the first one stores it.
 
     Args:
         spec: The experiment.
@@ -36,7 +43,9 @@ def run(
         output: Folder of results files.
         data_dir: Folder with local datasets.
         device: Where to compute.
-        jobs: Cells at a time, each in a process of its own.
+        jobs: Cells at a time, each in a process of its own; None for one, or for all that a backend has.
+        backend: Where several at a time run, as `gdkl.experiments.parallel` takes it; None for this machine. Workers
+            write to ``output``, which all machines of a cluster must share.
         say: Called with a line on what happens; with several jobs it must be a module's function.
 
     Returns:
@@ -44,29 +53,33 @@ def run(
     """
     from gdkl.training import local_device, process_group  # noqa: PLC0415  (reading results does not need it)
 
+    # Workers of a cluster have another working folder and other variables.
+    output = output.absolute()
+    data_dir = _data_folder(data_dir)
     check_writable(output)
     local = local_device(resolve_device(device))
-    results = Results(output / f"{spec.name}.jsonl")
+    results = Results(output / f"{spec.runs}.jsonl")
     stored = results.by_key()
-    tasks = _tasks(spec, [cell for cell in cells if cell.key not in stored])
+    missing = [cell for cell in cells if cell.key not in stored]
+    alone = backend is None and jobs in (None, 1)
     with process_group(local) as world:
-        if world.size > 1 and jobs > 1:
+        if world.size > 1 and not alone:
             raise OptionError("--jobs is for one process: torchrun starts several that train each cell together.")
         first = world.rank == 0
-        place = Place(data_dir, str(local), output / spec.name, int(jobs == 1 and first), world.size)
-        kept = sum(cell.key in stored for cell in cells)
+        place = Place(data_dir, str(local), output / spec.runs, int(alone and first), world.size)
+        kept = len(cells) - len(missing)
         if kept and first:
             say(f"{kept} of {len(cells)} cells: kept from {results.path}")
-        if jobs == 1:
+        tasks = _tasks(spec, _runnable(spec, missing, data_dir, kept, say if first else _silent))
+        if alone:
             for task in tasks:
                 _run_task(spec, task, results.path, place, say if first else _silent, write=first)
         else:
-            from joblib import Parallel, delayed  # noqa: PLC0415
+            from joblib import delayed  # noqa: PLC0415
 
             # A small network leaves a GPU idle between kernels: several processes fill the gaps.
-            Parallel(n_jobs=jobs, pre_dispatch="n_jobs")(
-                delayed(_run_task)(spec, task, results.path, place, say) for task in tasks
-            )
+            calls = (delayed(_run_task)(spec, task, results.path, place, say) for task in tasks)
+            in_parallel(calls, backend or "loky", jobs)
         if not first:
             return []
         stored = results.by_key()
@@ -76,6 +89,25 @@ def run(
 
 def _silent(line: str) -> None:
     pass
+
+
+def _data_folder(data_dir: Path | None) -> Path | None:
+    found = data_dir or os.environ.get(DATA_VARIABLE)
+    return Path(found).expanduser().absolute() if found else None
+
+
+def _runnable(
+    spec: Spec, cells: Sequence[Cell], data_dir: Path | None, kept: int, say: Callable[[str], None]
+) -> list[Cell]:
+    """The cells that can be run here; an error if there is none, and no earlier result either."""
+    reasons = unavailable(spec, cells, data_dir)
+    passed_over = {cell.key for own in reasons.values() for cell in own}
+    if cells and len(passed_over) == len(cells) and not kept:
+        raise DataError(" ".join(reasons))
+    for reason, own in reasons.items():
+        names = [dict.fromkeys(getattr(cell, field) for cell in own) for field in ("dataset", "method")]
+        say(f"{': '.join(map(', '.join, names))}: not run: {reason}")
+    return [cell for cell in cells if cell.key not in passed_over]
 
 
 def _tasks(spec: Spec, cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -97,6 +129,12 @@ def _run_task(
     say(f"{name}: on {place.device}, process {os.getpid()}")
     try:
         lines = run_cells(spec, cells, place)
+    except UnequalShapesError:
+        # Few rows of a table with many columns: another column is constant in each draw of them.
+        say(f"{name}: one by one, for other columns vary in each split")
+        for cell in cells:
+            _run_task(spec, [cell], path, place, say, write)
+        return
     except Exception as error:
         if not spec.reference:
             raise
@@ -115,11 +153,8 @@ def _run_task(
 def _summary(spec: Spec, line: Line) -> str:
     """The scores of a line in words."""
     what = "" if line["scored"] == "test" else f" ({line['scored']})"
-    scores = [
-        f"{column.title} {column.factor * line['scores'][column.part][column.score]:.{column.digits}f}"
-        for column in spec.columns
-        if column.part in line["scores"]
-    ]
+    found = [(column, score_of(line, column)) for column in spec.columns]
+    scores = [f"{column.title} {score:.{column.digits}f}" for column, score in found if score is not None]
     return f"{', '.join(scores)}{what}, {line['seconds']['fit']:.1f} s"
 
 

@@ -108,6 +108,7 @@ class Column:
         digits: After the point.
         factor: What the score is multiplied by: 100 for percent, −1 for a negative log-likelihood.
         paper: Short name of the score in the paper's tables; empty where it has none.
+        methods: Whom the column is about; empty for all.
     """
 
     title: str
@@ -116,21 +117,77 @@ class Column:
     digits: int = 3
     factor: float = 1.0
     paper: str = ""
+    methods: Sequence[str] = ()
+
+    @property
+    def better(self) -> int:
+        """1 where more is better, −1 where less is, 0 where neither is.
+
+        Example:
+            >>> Column("NLL", "log_likelihood", factor=-1).better, Column("cover", "coverage").better
+            (-1, 0)
+        """
+        if self.score in _NEITHER:
+            return 0
+        return (1 if self.score in _GROWING else -1) * (1 if self.factor > 0 else -1)
+
+
+#: Scores of which more is better, and those of which neither more nor less is.
+_GROWING = ("log_likelihood", "scaled_log_likelihood", "accuracy", "shuffled_auroc")
+_NEITHER = ("coverage", "interval_width", "scaled_interval_width", "mean_confidence")
+
+#: Methods as most of the paper's tables call them.
+PAPER_ROWS: Mapping[str, str] = {
+    "gdkl": "GDKL",
+    "dkl": "DKL",
+    "nngp": "NNGP",
+    "gp_rbf": "GP-RBF",
+    "due": "DUE",
+    "dlvkl": "DLVKL",
+    "nn": "NN",
+    "distillation": r"\ell_{dist}",
+    "predictive": r"\ell_{pred}",
+}
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Where the paper has the figures of an experiment, in published.json.
+    """Where the paper has the figures of an experiment: the map from cells to the keys of published.json.
 
     Attributes:
-        tables: Names of tables, by the part that was scored; several are tried in order.
-        cell: Format of a cell's name, from ``dataset``, ``size`` and ``score``.
+        where: Figures and tables of the paper, for readers.
+        tables: Labels of tables, by the part that was scored, with ``{size}`` where there is one table for each size;
+            several are tried in order.
+        rows: What the tables call each method.
+        cell: Format of a cell's name, from ``dataset``, ``size`` and ``score`` (`Column.paper`).
         split: The draw that the paper's figures are of; None for any.
     """
 
-    tables: Mapping[str, Sequence[str]]
+    where: str
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    rows: Mapping[str, str] = field(default_factory=lambda: PAPER_ROWS)
     cell: str = "{dataset}.{score}"
     split: Split = None
+
+
+@dataclass(frozen=True)
+class Quick:
+    """A small part of an experiment, for a first look. It is not the protocol, and its cells say so in their settings.
+
+    Attributes:
+        about: What is less, in words.
+        seeds: Number of splits, or of networks per draw.
+        datasets: How many of them, the first ones; 0 for those that are run by default.
+        sizes: Numbers, or parts, of training rows; empty for all.
+        changes: Settings replaced, as ``--set`` takes them, where a method has them; those of a preset where it
+            declares one.
+    """
+
+    about: str
+    seeds: int = 1
+    datasets: int = 0
+    sizes: Sequence[int | float] = ()
+    changes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -158,6 +215,8 @@ class Spec:
         paper: Where the paper has its figures.
         run: Runs a cell and gives its line, where that is no fit to the rows of ``data``.
         picture: Draws the lines, where the experiment has a picture of its own.
+        quick: Its small part.
+        runs_of: The experiment whose cells the table is made of; empty for its own.
     """
 
     name: str
@@ -182,8 +241,17 @@ class Spec:
     paper: PaperTable | None = None
     run: Callable[[Spec, Cell, Place], Line] | None = None
     picture: Callable[[Sequence[Line]], Figure] | None = None
+    quick: Quick | None = None
+    runs_of: str = ""
 
-    def settings(self, method: str, overrides: Mapping[str, Any], validation: int = 0) -> dict[str, Any]:
+    @property
+    def runs(self) -> str:
+        """The experiment whose cells these are: the name of the results file."""
+        return self.runs_of or self.name
+
+    def settings(
+        self, method: str, overrides: Mapping[str, Any], validation: int = 0, *, quick: bool = False
+    ) -> dict[str, Any]:
         """Settings of a method's cells: the declared ones with some replaced ("preset.NAME" for the preset's)."""
         declared = self.methods[method]
         settings: dict[str, Any] = dict(declared.options)
@@ -191,7 +259,8 @@ class Spec:
         for key, value in overrides.items():
             (preset if key.startswith("preset.") else settings)[key.removeprefix("preset.")] = value
         settings |= {"preset": preset} if preset else {}
-        return settings | ({"validation": validation} if validation else {})
+        settings |= {"validation": validation} if validation else {}
+        return settings | ({"quick": True} if quick else {})
 
     def cells(
         self,
@@ -210,4 +279,4 @@ class Spec:
             pairs = [(number, number if self.model_seed is None else self.model_seed) for number in numbers]
         for dataset, size, (method, own) in product(datasets, sizes or self.sizes or (None,), settings.items()):
             for split, seed in pairs:
-                yield Cell(self.name, dataset, method, size, split, seed, scored, own)
+                yield Cell(self.runs, dataset, method, size, split, seed, scored, own)

@@ -1,15 +1,10 @@
-"""The experiments: those of the paper, and our own."""
+"""The paper's main experiments, UCI and CIFAR, and two of our own; `gdkl.experiments.catalogue` lists all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gdkl.experiments import data
-from gdkl.experiments.bayesopt import BAYESOPT
-from gdkl.experiments.benchmark import TABLE_CLASSES, TABLES, UNSEEN, UNSEEN_CLASSES
 from gdkl.experiments.draws import PAPER_DRAW, SIZES
-from gdkl.experiments.spec import Column, Method, PaperTable, Spec
-from gdkl.numerics import OptionError
+from gdkl.experiments.spec import PAPER_ROWS, Column, Method, PaperTable, Quick, Spec
 
 _BASELINES = "gdkl.experiments.baselines"
 
@@ -17,6 +12,10 @@ _REGRESSION = (
     Column("LL", "log_likelihood", digits=2, paper="ll"),
     Column("RMSE", "rmse", digits=2, paper="rmse"),
     Column("90 % coverage", "coverage", digits=2),
+)
+_TRAIN = (
+    Column("train LL", "log_likelihood", "train", digits=2, paper="train_ll"),
+    Column("train RMSE", "rmse", "train", digits=2, paper="train_rmse"),
 )
 _CLASSES = (
     Column("LL", "log_likelihood", paper="ll"),
@@ -60,12 +59,16 @@ UCI = Spec(
         "nn": Method("the network with a Gaussian head", "NNRegressor", preset=_PAPER, together=True),
         "nn_ensemble": Method("five of them", "NNRegressor", {"n_members": 5}, _PAPER, together=True),
     },
-    _REGRESSION,
+    (*_REGRESSION, *_TRAIN),
     seeds=10,
     model_seed=0,
     default_methods=4,
     parts=("test", "train"),
-    paper=PaperTable({"test": ("uci_test", "objectives"), "train": ("uci_train",)}),
+    paper=PaperTable(
+        "Figure 2, Tables 6 and 7",
+        {"test": ("app_tab:fig2_test", "app_tab:objectives"), "train": ("app_tab:fig2_train",)},
+    ),
+    quick=Quick("2 of 10 splits, 500 steps in place of 7000 or 8000", seeds=2, changes=("preset.n_iter=500",)),
 )
 
 #: Settings that DKL, the network and GDKL share on few images.
@@ -99,7 +102,17 @@ FEWSHOT = Spec(
     draws=(PAPER_DRAW,),
     images=True,
     ensembles=True,
-    paper=PaperTable({"test": ("fewshot",)}, "cifar10.n{size}.{score}", split=PAPER_DRAW),
+    paper=PaperTable(
+        "Figure 3, Tables 8 to 12",
+        {"test": ("app_tab:fig3_{size}", "app_tab:comparison_nn")},
+        cell="{dataset}.n{size}.{score}",
+        split=PAPER_DRAW,
+    ),
+    quick=Quick(
+        "1 network in place of 3, 50 and 100 images, WRN-10-2 in place of WRN-28-5, 100 steps",
+        sizes=(50, 100),
+        changes=("preset.n_iter=100", "preset.depth=10", "preset.widen_factor=2"),
+    ),
 )
 
 _BATCH_OPTIONS = {"augment": True, "epochs": 200}
@@ -122,11 +135,15 @@ FULL = Spec(
             "DLVKL, a stochastic encoder", "DLVKLClassifier", _BATCH_OPTIONS, _BATCHES, search=_CODE_SEARCH
         ),
     },
-    (*_CLASSES, *_VIEWS),
+    (*_CLASSES, Column("MCE", "mce", digits=2, paper="mce"), *_VIEWS),
     seeds=1,
     default_datasets=1,
     images=True,
-    paper=PaperTable({"test": ("cifar_full",)}),
+    paper=PaperTable("Table 1", {"test": ("tab:full_datasets",)}, rows={**PAPER_ROWS, "gdkl": "GDKL (Ours)"}),
+    quick=Quick(
+        "1000 of 50000 images, 1 epoch in place of 200, WRN-10-2 in place of WRN-28-5",
+        changes=("train_rows=1000", "epochs=1", "preset.depth=10", "preset.widen_factor=2"),
+    ),
 )
 
 CLASSES = Spec(
@@ -155,6 +172,7 @@ CLASSES = Spec(
     seeds=5,
     error="error",
     compared="gdkl",
+    quick=Quick("1 of 5 splits, a fifth of the rows", sizes=(0.2,)),
 )
 
 _SPARSE = {"inference": "sparse", "n_inducing": 128, "epochs": 30}
@@ -180,21 +198,5 @@ LARGE = Spec(
     },
     (Column("LL", "log_likelihood"), Column("RMSE", "rmse"), Column("90 % coverage", "coverage")),
     first_seed=3,
+    quick=Quick("1 of 3 splits, 1000 training rows", changes=("train_rows=1000",)),
 )
-
-SPECS: Mapping[str, Spec] = {
-    one.name: one
-    for one in (UCI, FEWSHOT, FULL, CLASSES, LARGE, TABLES, TABLE_CLASSES, UNSEEN, UNSEEN_CLASSES, BAYESOPT)
-}
-
-
-def spec_named(name: str) -> Spec:
-    """An experiment by its name.
-
-    Example:
-        >>> spec_named("uci").datasets
-        ('boston', 'energy', 'concrete')
-    """
-    if name not in SPECS:
-        raise OptionError(f"experiment {name!r} is not known: use {', '.join(SPECS)}.")
-    return SPECS[name]

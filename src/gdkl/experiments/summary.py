@@ -13,13 +13,11 @@ from gdkl.experiments.tables import Published, cell
 from gdkl.numerics import write_atomically
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 #: A pandas DataFrame, whose annotations are too wide to compute with.
 Frame: TypeAlias = Any
-
-#: Scores of which more is better.
-_GROWING = ("log_likelihood", "scaled_log_likelihood", "accuracy")
 
 #: Columns by which methods are compared: a log-likelihood, and a score that no single row decides.
 _COMPARED = 2
@@ -36,13 +34,21 @@ def split_scores(lines: Sequence[Line], column: Column) -> Frame:
 
 def gains(scores: Frame, other: str, column: Column) -> Frame:
     """By how much each method is better than another: a row per dataset, over the splits that both have."""
-    sign = math.copysign(1.0, column.factor) * (1.0 if column.score in _GROWING else -1.0)
-    return sign * scores.sub(scores.get(other, math.nan), axis=0).groupby(level=0, sort=False).mean()
+    return column.better * scores.sub(scores.get(other, math.nan), axis=0).groupby(level=0, sort=False).mean()
+
+
+#: Rows of a table by their name, and in each the cells by their column.
+Rows: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 def summary_tables(spec: Spec, lines: Sequence[Line]) -> list[Table]:
+    """The `summaries` for a terminal."""
+    return [_table(title, rows) for title, rows in summaries(spec, lines)]
+
+
+def summaries(spec: Spec, lines: Sequence[Line]) -> list[tuple[str, Rows]]:
     """Two for each size: means over datasets, with gains on the compared method; and how many datasets each has won."""
-    found: list[Table] = []
+    found: list[tuple[str, Rows]] = []
     for own in grouped(lines, lambda line: str(line["size"])):
         means: dict[str, dict[str, str]] = {}
         wins: dict[str, dict[str, list[int]]] = {}
@@ -71,14 +77,15 @@ def summary_tables(spec: Spec, lines: Sequence[Line]) -> list[Table]:
         }
         about = f"{spec.name}, n = {own[0]['size']}"
         scored = " / ".join(column.title for column in spec.columns[:_COMPARED])
-        found.append(
-            _table(f"{about}: means and median over tables; gains on {spec.compared} ± standard error, by table", means)
+        titles = (
+            f"{about}: means and median over tables; gains on {spec.compared} ± standard error, by table",
+            f"{about}: tables on which the row is better than the column, {scored}",
         )
-        found.append(_table(f"{about}: tables on which the row is better than the column, {scored}", shown))
+        found += zip(titles, (means, shown), strict=True)
     return found
 
 
-def _table(title: str, rows: Mapping[str, Mapping[str, str]]) -> Table:
+def _table(title: str, rows: Rows) -> Table:
     from rich.table import Table  # noqa: PLC0415  (help does not need it)
 
     shown = Table("method", title=title)
@@ -90,17 +97,23 @@ def _table(title: str, rows: Mapping[str, Mapping[str, str]]) -> Table:
 
 
 def write_pictures(spec: Spec, lines: Sequence[Line], folder: Path) -> list[Path]:
-    """The experiment's own; or one for each size that the reference was run in: how far all other methods are from it.
-
-    An experiment with neither has none.
-    """
-    from gdkl.plots import difference_figure  # noqa: PLC0415  (slow to import)
-
+    """Write the experiment's own picture, or each of the `gain_figures`; an experiment with neither has none."""
     if spec.picture is not None:
         path = folder / f"{spec.name}.png"
         write_atomically(path, spec.picture(lines).savefig)
         return [path]
     paths: list[Path] = []
+    for size, figure in gain_figures(spec, lines).items():
+        paths.append(folder / f"{spec.name}-{size}.png")
+        write_atomically(paths[-1], figure.savefig)
+    return paths
+
+
+def gain_figures(spec: Spec, lines: Sequence[Line]) -> dict[str, Figure]:
+    """One for each size in which the reference was run: gains of all other methods on it, dataset by dataset."""
+    from gdkl.plots import difference_figure  # noqa: PLC0415  (slow to import)
+
+    figures: dict[str, Figure] = {}
     for own in grouped(lines, lambda line: str(line["size"])) if spec.reference else ():
         panels: dict[str, dict[str, dict[str, float]]] = {}
         for column in spec.columns[:_COMPARED]:
@@ -109,6 +122,5 @@ def write_pictures(spec: Spec, lines: Sequence[Line], folder: Path) -> list[Path
             )
             panels[column.title] = {str(method): dict(found[method].dropna()) for method in found}
         if any(any(panel.values()) for panel in panels.values()):
-            paths.append(folder / f"{spec.name}-{own[0]['size']}.png")
-            write_atomically(paths[-1], difference_figure(panels, spec.reference).savefig)
-    return paths
+            figures[str(own[0]["size"])] = difference_figure(panels, spec.reference)
+    return figures

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gdkl.experiments.results import Line, grouped
-from gdkl.experiments.spec import Column, Spec
+from gdkl.experiments.spec import Column, Size, Spec
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,20 +32,53 @@ def _tables() -> dict[str, dict[str, dict[str, list[float]]]]:
     return json.loads(files("gdkl.experiments").joinpath("published.json").read_text())
 
 
-def published(table: str, method: str, cell: str) -> Published | None:
-    """A cell of a table, or None where the paper has none.
+def published(table: str, row: str, cell: str) -> Published | None:
+    """A cell of one of the paper's tables, or None where it has none; all three names are the paper's.
 
     Args:
-        table: "uci_test", "uci_train", "objectives", "fewshot" or "cifar_full".
-        method: A method's name, as `gdkl reproduce` takes it.
-        cell: Dataset and score, such as "boston.ll".
+        table: Label of the table.
+        row: A method as the table calls it.
+        cell: Dataset, number of rows where there is one, and score.
 
     Example:
-        >>> published("uci_test", "gdkl", "boston.ll")
+        >>> published("app_tab:fig2_test", "GDKL", "boston.ll")
         Published(mean=-2.47, std=0.14)
+        >>> published("app_tab:fig3_50", "GP-RBF", "buzz.n50.rmse")
+        Published(mean=1.3, std=0.16)
     """
-    values = _tables().get(table, {}).get(method, {}).get(cell)
+    values = _tables().get(table, {}).get(row, {}).get(cell)
     return None if values is None else Published(*values)
+
+
+def paper_figure(spec: Spec, column: Column, dataset: str, size: Size, method: str) -> Published | None:
+    """What the paper has for a method's score on the test rows, or None.
+
+    Example:
+        >>> from gdkl.experiments import spec_named
+        >>> uci = spec_named("uci")
+        >>> paper_figure(uci, uci.columns[0], "energy", None, "gp_rbf")
+        Published(mean=-0.51, std=0.13)
+    """
+    paper = spec.paper
+    row = None if paper is None else paper.rows.get(method)
+    if paper is None or row is None or not column.paper or (column.methods and method not in column.methods):
+        return None
+    name = paper.cell.format(dataset=dataset, size=size, score=column.paper)
+    found = (published(label.format(size=size), row, name) for label in paper.tables.get(column.part, ()))
+    return next((figure for figure in found if figure is not None), None)
+
+
+def score_of(line: Line, column: Column) -> float | None:
+    """A column's score in a line, as the table shows it, or None; the part "seconds" is what the cell took.
+
+    Example:
+        >>> score_of({"scores": {"test": {"accuracy": 0.5}}}, Column("accuracy", "accuracy", factor=100))
+        50.0
+    """
+    if column.methods and line["method"] not in column.methods:
+        return None
+    scores = line["seconds"] if column.part == "seconds" else line["scores"].get(column.part, {})
+    return column.factor * scores[column.score] if column.score in scores else None
 
 
 def table(spec: Spec, lines: Sequence[Line]) -> Table:
@@ -60,7 +93,7 @@ def table(spec: Spec, lines: Sequence[Line]) -> Table:
     rows = [_row(spec, members, best) for members in groups]
     places = [(members[0]["dataset"], members[0]["size"], _draw(spec, members[0])) for members in groups]
     spread = {"deviation": "standard deviation", "error": "standard error"}[spec.error]
-    shown = Table(title=f"{spec.about}: mean ± {spread}")
+    shown = Table(title=f"{spec.about}: mean ± {spread}{quick_note(spec, lines)}")
     # Columns that say nothing are left out.
     always = ("dataset", "method")
     titles = [
@@ -75,6 +108,12 @@ def table(spec: Spec, lines: Sequence[Line]) -> Table:
             shown.add_section()
         shown.add_row(*(row[title] for title in titles))
     return shown
+
+
+def quick_note(spec: Spec, lines: Iterable[Line]) -> str:
+    """What a title says where some lines are of the small part of an experiment."""
+    quick = any(line["settings"].get("quick") for line in lines)
+    return f". Quick, which is not the protocol: {spec.quick.about if spec.quick else 'a part'}" if quick else ""
 
 
 def _group(spec: Spec, line: Line) -> list[Any]:
@@ -105,7 +144,7 @@ def _row(spec: Spec, members: Sequence[Line], best: Mapping[str, float]) -> dict
             text = f"[bold]{text}[/bold]"
         row[column.title] = text
         if column.paper:
-            row[f"paper's {column.title}"] = cell(_paper(spec, first, column), 1 if column.factor == 100 else 2)
+            row[f"paper's {column.title}"] = cell(paper_of_line(spec, first, column), 1 if column.factor == 100 else 2)
     for title, name, factor in (("s per fit", "fit", 1), ("ms per step", "per_step", 1000)):
         values = [line["seconds"][name] for line in members if name in line["seconds"]]
         row[title] = f"{factor * float(np.mean(values)):.1f}" if values else _MISSING
@@ -114,9 +153,10 @@ def _row(spec: Spec, members: Sequence[Line], best: Mapping[str, float]) -> dict
 
 def _score(spec: Spec, members: Sequence[Line], column: Column) -> Published | None:
     """Mean and spread of a score; None if it was not scored for every cell."""
-    if not all(column.score in line["scores"].get(column.part, {}) for line in members):
+    scores = [score_of(line, column) for line in members]
+    values = np.asarray([score for score in scores if score is not None])
+    if len(values) < len(scores):
         return None
-    values = column.factor * np.asarray([line["scores"][column.part][column.score] for line in members])
     if len(values) < 2:
         return Published(float(values.mean()), math.nan)
     spread = float(values.std(ddof=1)) / (1.0 if spec.error == "deviation" else math.sqrt(len(values)))
@@ -139,15 +179,13 @@ def _best(spec: Spec, groups: Iterable[Sequence[Line]]) -> dict[str, float]:
     return {place: choose(values) for place, values in found.items() if len(values) > 1}
 
 
-def _paper(spec: Spec, line: Line, column: Column) -> Published | None:
-    paper = spec.paper
-    if paper is None or line["scored"] != "test" or isinstance(line["seed"], list):
+def paper_of_line(spec: Spec, line: Line, column: Column) -> Published | None:
+    """What the paper has for a line: nothing for validation rows, other draws and means over networks."""
+    if spec.paper is None or line["scored"] != "test" or isinstance(line["seed"], list):
         return None
-    if paper.split is not None and line["split"] != paper.split:
+    if spec.paper.split is not None and line["split"] != spec.paper.split:
         return None
-    name = paper.cell.format(dataset=line["dataset"], size=line["size"], score=column.paper)
-    found = (published(tried, line["method"], name) for tried in paper.tables.get(column.part, ()))
-    return next((figure for figure in found if figure is not None), None)
+    return paper_figure(spec, column, line["dataset"], line["size"], line["method"])
 
 
 def _other_settings(spec: Spec, line: Line) -> str:

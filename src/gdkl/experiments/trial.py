@@ -26,7 +26,7 @@ from gdkl.predictive import FloatArray, Predictive, Views, class_index, mean_ove
 from gdkl.training import Callback, Checkpoint, StepReport
 
 #: Options that the runner itself reads, beside those of the estimator.
-RUNNER_OPTIONS = ("epochs", "train_rows", "validation")
+RUNNER_OPTIONS = ("epochs", "train_rows", "validation", "quick")
 
 #: Options that the runner sets: a command has its own words for some of them.
 _SET_BY_RUNNER = ("random_state", "device", "verbose", "callbacks", "preset", "views")
@@ -81,7 +81,19 @@ class StepTimer(Callback):
 def estimator_class(method: Method) -> Any:
     """The class that a method names."""
     module, _, name = method.estimator.rpartition(":")
-    return getattr(import_module(module or "gdkl.estimators"), name)
+    found = getattr(import_module(module or "gdkl.estimators"), name, None)
+    if found is None:
+        raise OptionError(f"this version has no {name}: choose others with --methods.")
+    return found
+
+
+def exists(method: Method) -> bool:
+    """Whether this version has the estimator of a method."""
+    try:
+        estimator_class(method)
+    except OptionError:
+        return False
+    return True
 
 
 def known_options(method: Method) -> list[str]:
@@ -186,6 +198,8 @@ def _scored(spec: Spec, cell: Cell, part: Part, model: Any, common: Mapping[str,
         labels = class_index(model.classes_, part.y_test)
         probs = _views(spec, model, part.X_test)
         scores = {view: class_scores(found, labels) for view, found in probs.items()}
+        if spec.images:
+            details["reliability"] = reliability(probs["test"], labels)
         if spec.ensembles:
             _store(predictions_file(cell, place.scratch), probs, labels)
         if cell.scored == "validation":
@@ -194,7 +208,8 @@ def _scored(spec: Spec, cell: Cell, part: Part, model: Any, common: Mapping[str,
             details["best_temperature"] = round(best_temperature(log_probs, torch.as_tensor(labels)), 4)
     else:
         rows = {"train": (part.X, part.y), "test": (part.X_test, part.y_test)}
-        found = {name: (model.predict_distribution(X), y) for name, (X, y) in rows.items() if name in spec.parts}
+        rows = {name: pair for name, pair in rows.items() if name in spec.parts} | dict(part.others)
+        found = {name: (model.predict_distribution(X), y) for name, (X, y) in rows.items()}
         scores = {name: metrics.summary(*pair) for name, pair in found.items()}
         if spec.reference:
             scores["test"] |= scaled_scores(scores["test"], float(np.std(part.y)))
@@ -250,6 +265,20 @@ def shuffled_auroc(model: Any, X: Any, seed: int) -> float:
     found = [model.predict_distribution(rows).latent_variance for rows in (X, shuffled)]
     truth = np.repeat([0, 1], [len(part) for part in found])
     return float(roc_auc_score(truth, np.concatenate(found)))
+
+
+def reliability(probs: FloatArray, labels: NDArray[Any]) -> dict[str, list[Any]]:
+    """Predictions by confidence: how many there are in each bin, their mean confidence and accuracy (null if none).
+
+    Example:
+        >>> found = reliability(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]))
+        >>> found["counts"], found["accuracy"][-2:]
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0], [1.0, None])
+    """
+    bins = metrics.calibration_bins(probs / probs.sum(axis=1, keepdims=True), labels)
+    means = {"confidence": bins.confidence, "accuracy": bins.accuracy}
+    rounded = {name: [None if np.isnan(x) else round(float(x), 4) for x in found] for name, found in means.items()}
+    return {"counts": [int(count) for count in bins.counts], **rounded}
 
 
 def class_scores(probs: FloatArray, labels: NDArray[Any]) -> dict[str, float]:

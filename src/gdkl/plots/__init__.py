@@ -14,10 +14,12 @@ from gdkl.plots.reliability import (
     calibration,
     confidence_histogram,
     coverage_curve,
+    reliability_bars,
     reliability_diagram,
     reliability_figure,
 )
 from gdkl.plots.rows import far_rows, function_share, rejection_curve, sorted_intervals
+from gdkl.plots.scores import score_curves, score_dots
 from gdkl.plots.style import METHOD_COLORS, PAPER_COLORS, color_cycle, new_figure
 from gdkl.plots.toy import DOMAIN, GAP, NOISE_VARIANCE, ToyExample, in_region, label_informed, toy_example, toy_figure
 from gdkl.plots.training import history, learning_curve
@@ -51,8 +53,11 @@ __all__ = [
     "regret_figure",
     "rejection_curve",
     "relevance",
+    "reliability_bars",
     "reliability_diagram",
     "reliability_figure",
+    "score_curves",
+    "score_dots",
     "sorted_intervals",
     "toy_example",
     "toy_figure",

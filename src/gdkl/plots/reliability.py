@@ -111,19 +111,32 @@ def reliability_diagram(
         >>> reliability_diagram([[0.9, 0.1], [0.6, 0.4]], [0, 1]).get_ylabel()
         'accuracy'
     """
-    bins = metrics.calibration_bins(probs, labels, n_bins)
+    ax = reliability_bars(metrics.calibration_bins(probs, labels, n_bins), color=color, title=title, ax=ax)
+    scores = metrics.class_summary(probs, labels, n_bins)
+    text = f"ECE {scores['ece']:.3f}\nMCE {scores['mce']:.3f}\nBrier {scores['brier']:.3f}"
+    ax.text(0.05, 0.95, text, transform=ax.transAxes, va="top", fontsize=FONT_SIZE - 1, color=INK)
+    return ax
+
+
+def reliability_bars(
+    bins: metrics.CalibrationBins, *, color: str = BLUE, title: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw a reliability diagram of predictions that are counted already, as `gdkl.metrics.calibration_bins` does.
+
+    Example:
+        >>> from gdkl.metrics import calibration_bins
+        >>> reliability_bars(calibration_bins([[0.9, 0.1], [0.6, 0.4]], [0, 1])).get_xlabel()
+        'confidence'
+    """
     ax = panel_of(ax, 3.6, 3.6)
     filled = bins.counts > 0
-    left, width = bins.edges[:-1][filled], 1.0 / n_bins
+    left, width = bins.edges[:-1][filled], 1.0 / len(bins.counts)
     reached, promised = bins.accuracy[filled], bins.confidence[filled]
     ax.bar(left, reached, width, align="edge", color=color, edgecolor="white", linewidth=0.6, label="accuracy")
     hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linewidth": 0.6, "hatch": "////", "alpha": 0.55}
     ax.bar(left, promised - reached, width, reached, align="edge", label="gap to confidence", **hatched)
     calibration_axes(ax, "confidence", "accuracy", title)
     ax.set_ylim(0, 1)
-    scores = metrics.class_summary(probs, labels, n_bins)
-    text = f"ECE {scores['ece']:.3f}\nMCE {scores['mce']:.3f}\nBrier {scores['brier']:.3f}"
-    ax.text(0.05, 0.95, text, transform=ax.transAxes, va="top", fontsize=FONT_SIZE - 1, color=INK)
     return ax
 
 

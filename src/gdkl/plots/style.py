@@ -29,7 +29,15 @@ GREY: Final = "#6B7680"
 PALE: Final = "#E9ECEF"
 
 #: A method has the same colour in every picture.
-METHOD_COLORS: Final = {"GDKL": BLUE, "DKL": VERMILION, "NNGP": GREEN, "GP": PURPLE, "NN": ORANGE}
+METHOD_COLORS: Final = {
+    "GDKL": BLUE,
+    "DKL": VERMILION,
+    "NNGP": GREEN,
+    "GP": PURPLE,
+    "NN": ORANGE,
+    "DUE": SKY,
+    "DLVKL": INK,
+}
 
 #: All colours by name, for a page that has others for them in the dark.
 PAPER_COLORS: Final = {
