@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
@@ -160,7 +161,7 @@ class EstimatorBase(BaseEstimator, ABC):
         self._check_options()
         device = resolve_device(self.device)
         # Training needs gradients, whatever the caller has switched off around it.
-        with torch.inference_mode(False), torch.enable_grad():
+        with _as_before_on_failure(self), torch.inference_mode(False), torch.enable_grad():
             seed = draw_seed(self.random_state)
             source = self._read(X, y, seed, self._may_calibrate())
             if noise is not None:
@@ -307,6 +308,18 @@ class EstimatorBase(BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+
+@contextmanager
+def _as_before_on_failure(estimator: EstimatorBase) -> Generator[None]:
+    """A fit that fails leaves the model of the fit before: columns and scales of new data must not meet it."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 def draw_seed(random_state: Any) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gdkl.calibration import held_out_count, select_warp
 from gdkl.estimators.base import EstimatorBase, Fit, Source, to_numpy
+from gdkl.estimators.checks import check_predictions
 from gdkl.estimators.describe import stack_relevance
 from gdkl.estimators.factories import guide_kernel
 from gdkl.estimators.kinds import AUTO, TableKind
@@ -237,6 +238,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         for first, part in row_parts(X):
             mean, variance, noise = self.stack_.marginals(self._scaled_rows(part, first))
             total, latent = (target.variances(to_numpy(value)) for value in (variance + noise, variance))
+            check_predictions(to_numpy(mean), to_numpy(variance), first_row=first)
             parts.append((target.means(to_numpy(mean)), total, latent))
         joined = [
             np.concatenate(values, axis=1) if len(parts) > 1 else values[0] for values in zip(*parts, strict=True)
@@ -277,6 +279,7 @@ class RegressorBase(MultiOutputMixin, RegressorMixin, EstimatorBase):
         means, covariances, noise = self.stack_.joint(rows)
         identity = torch.eye(means.shape[-1], dtype=means.dtype, device=means.device)
         total = covariances + noise.unsqueeze(-1) * identity
+        check_predictions(to_numpy(means), to_numpy(covariances))
         return to_numpy(means), to_numpy(total), to_numpy(self.stack_.component_weights())
 
     def _scaled_rows(self, X: Any, first_row: int = 0) -> Tensor:

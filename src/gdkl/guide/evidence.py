@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gdkl.numerics import eigenvectors
+
 _LOG_2PI = math.log(2 * math.pi)
 
 #: Rows that the fit takes at most: two numbers need no more, and its cost grows with n³.
@@ -56,7 +58,7 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
         chosen = order[:_MOST_ROWS].sort().values.to(gram.device)
         gram = gram.index_select(-2, chosen).index_select(-1, chosen)
         targets = targets.index_select(-1, chosen)
-    eigenvalues, Q = torch.linalg.eigh(gram)
+    eigenvalues, Q = eigenvectors(gram, name="the guide's kernel matrix")
     # Rounding leaves eigenvalues a little below zero; a kernel has none.
     eigenvalues = eigenvalues.clamp_min(0).unsqueeze(-2)
     z_squared = (targets @ Q).square()

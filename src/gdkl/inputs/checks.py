@@ -27,11 +27,21 @@ MIN_ROWS = 4
 
 
 def on_cpu(X: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+    """A tensor or a masked array as a plain array, masked cells as missing ones; anything else as it is."""
+    if isinstance(X, np.ma.MaskedArray):
+        return _unmasked(cast(Any, X))
     if not isinstance(X, Tensor):
         return X
+    if X.layout is not torch.strided:
+        raise DataError("a sparse tensor is not supported: pass it as X.to_dense().")
     # NumPy has no bfloat16.
     return (X.float() if X.dtype == torch.bfloat16 else X).detach().cpu().numpy()
+
+
+def _unmasked(X: Any) -> Any:
+    if not bool(np.ma.getmaskarray(X).any()):
+        return np.ma.getdata(X)
+    return X.astype(np.float64).filled(np.nan) if X.dtype.kind in "biuf" else X.astype(object).filled(None)
 
 
 def as_frame(X: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -11,8 +12,16 @@ from torch import Tensor, nn
 from torch.distributions import LogNormal
 
 from gdkl.gp import ExactPosterior, GPyTorchKernel, rbf_kernel, squared_distances
-from gdkl.numerics import limit_threads, require_memory, tensor_bytes
-from gdkl.training import FittedModel, KernelAndNoise, TrainingData, batch_kernel, check_kernel, maximise_evidence
+from gdkl.numerics import NumericsWarning, limit_threads, require_memory, tensor_bytes
+from gdkl.training import (
+    REFUSED,
+    FittedModel,
+    KernelAndNoise,
+    TrainingData,
+    batch_kernel,
+    check_kernel,
+    maximise_evidence,
+)
 
 _MATRIX_NAME = "the kernel matrix"
 
@@ -40,8 +49,15 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
             (*maximise_evidence(model.to(data.rows), data, name=_MATRIX_NAME, log_prior=log_prior), model)
             for model in _starts(data, ard, base_kernel)
         ]
-    # Where no evidence is finite, the first start counts as it is.
-    _, history, model = min(fits, key=lambda fit: fit[0])
+    # Where no evidence is finite, the first start, which has most noise, counts as it is.
+    value, history, model = min(fits, key=lambda fit: fit[0])
+    if value >= REFUSED:
+        warnings.warn(
+            "The evidence of the Gaussian process was not finite from any start: its hyperparameters stay as they "
+            "began. Check the kernel and its gradient at equal rows.",
+            NumericsWarning,
+            stacklevel=2,
+        )
     model.requires_grad_(False)
     noise = model.noise()
     posterior = ExactPosterior.condition(

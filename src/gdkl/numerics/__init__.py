@@ -25,7 +25,7 @@ from gdkl.numerics.files import CACHE_VARIABLE, cache_dir, file_beside, write_at
 
 if TYPE_CHECKING:
     from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
-    from gdkl.numerics.factors import cholesky
+    from gdkl.numerics.factors import cholesky, eigenvectors
     from gdkl.numerics.lbfgs import Vector, minimise
     from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Names by the module that has them, where that needs torch or scikit-learn.
 _SLOW = {
     "chunks": ("DEFAULT_BUDGET", "chunk_slices", "map_rows", "rows_per_chunk"),
-    "factors": ("cholesky",),
+    "factors": ("cholesky", "eigenvectors"),
     "lbfgs": ("Vector", "minimise"),
     "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
@@ -76,6 +76,7 @@ __all__ = [
     "cache_dir",
     "cholesky",
     "chunk_slices",
+    "eigenvectors",
     "file_beside",
     "limit_threads",
     "map_rows",

@@ -21,7 +21,7 @@ from gdkl.training.data import TrainingData
 _MAX_ITERATIONS = 500
 
 #: The objective where the evidence is not finite: the line search steps back.
-_REFUSED = 1e10
+REFUSED = 1e10
 
 
 class KernelAndNoise(nn.Module):
@@ -75,7 +75,7 @@ def maximise_evidence(
             if math.isfinite(float(value.detach())) and np.isfinite(gradient).all():
                 last = float(value.detach())
                 return last, gradient
-        return _REFUSED, np.zeros_like(vector)
+        return REFUSED, np.zeros_like(vector)
 
     def record(_: Vector) -> None:
         noise = float(model.noise().detach().mean())
