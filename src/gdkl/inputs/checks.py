@@ -109,16 +109,16 @@ def _validate(estimator: BaseEstimator, given: Any, **options: Any) -> Any:
             warnings.simplefilter("ignore", FutureWarning)
             return cast(Any, validate_data)(estimator, given, **options)
     except ValueError as error:
-        message = str(error)
+        # Names that are missing, unknown or in another order come one per line.
+        message = " ".join(str(error).split())
         if "could not convert string" in message:
             message = f"X has text in it ({message}): pass a DataFrame, or encode it as numbers."
         elif message.startswith("Complex data"):
             message = "Complex data not supported: X must be real numbers."
         elif "at least one array or dtype" in message:
             message = "X has no columns: give at least one."
-        elif "skip_check_array" in options:
-            # Names that are missing, unknown or in another order come one per line.
-            message = " ".join(message.split())
+        elif message.startswith("Expected unique column names"):
+            message = f"X has columns of equal names ({message.split(' - ', 1)[-1]}): rename them."
         raise DataError(message) from error
     except TypeError as error:
         if "eature names" not in str(error):
@@ -225,6 +225,9 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray
             # Numbers stored as Python objects are converted silently.
             labels = np.asarray(labels.tolist())
         check_classification_targets(labels)
+    except TypeError as error:
+        # Bytes, which are no text.
+        raise DataError("y has labels as bytes: make them strings, such as y.astype(str).") from error
     except ValueError as error:
         raise DataError(f"{str(error).splitlines()[0].rstrip('.')}: give one class label per row.") from error
     if len(labels) != n_rows:

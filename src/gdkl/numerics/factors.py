@@ -92,7 +92,7 @@ def eigenvectors(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:
             values, Q = torch.linalg.eigh(matrix.to("cpu", torch.float64))
         except torch.linalg.LinAlgError as error:
             raise NumericsError(
-                f"{name} ({matrix.shape[-1]} x {matrix.shape[-1]}) has no eigenvalues that could be computed: check the "
+                f"the eigenvalues of {name} ({matrix.shape[-1]} x {matrix.shape[-1]}) cannot be computed: check the "
                 "inputs and the kernel for values that are not finite."
             ) from error
         return values.to(matrix), Q.to(matrix)

@@ -97,9 +97,7 @@ def train(
         if checkpoint is not None and world.rank == 0 and done < schedule.n_iter:
             # Stopped by the user or a callback: what was learned is kept.
             checkpoint.save(done, module, optimiser, device)
-        return TrainingOutcome(
-            done, interrupted=interrupted or guard.requested, stopped=stop, rollbacks=good.rollbacks
-        )
+        return TrainingOutcome(done, interrupted=interrupted or guard.requested, stopped=stop, rollbacks=good.rollbacks)
 
 
 def _attempt(
