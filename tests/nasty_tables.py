@@ -87,7 +87,7 @@ UNITS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def nasty_table(seed: int, *, new: int = 100) -> NastyTable:
-    """The table of a seed, with 30 to 90 training rows and up to 9 columns.
+    """The table of a seed, with 30 to 90 training rows, sometimes 200 to 400, and up to 9 columns.
 
     Args:
         seed: Draws everything.
@@ -99,7 +99,8 @@ def nasty_table(seed: int, *, new: int = 100) -> NastyTable:
         name = str(random.choice(list(table)))
         return name, table[name]
 
-    n = int(random.integers(30, 91))
+    # Rounding in matrices of more rows is larger.
+    n = int(random.integers(200, 401) if random.uniform() < 0.1 else random.integers(30, 91))
     z = random.uniform(-2, 2, size=(n + new, int(random.integers(1, 4))))
     kinds: list[str] = []
     if random.uniform() < 0.3:

@@ -6,10 +6,8 @@ to say how noisy the next one is. That of DKL, which overfits by nature, is not 
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
-from nasty_tables import nasty_table
 
 from gdkl import (
     DKLClassifier,
@@ -21,6 +19,7 @@ from gdkl import (
     NNGPClassifier,
     NNGPRegressor,
 )
+from nasty_tables import nasty_table
 
 #: Inducing points and mini-batches for so few rows, and networks that take little time.
 SPARSE = {"inference": "sparse", "n_inducing": 16, "n_iter": 30}
@@ -29,9 +28,9 @@ FEW = {"n_iter": 5, **SMALL}
 
 #: Estimators by what they are, those first that take milliseconds.
 QUICK = {
-    "NNGP": lambda **o: NNGPRegressor(**o),
+    "NNGP": NNGPRegressor,
     "NNGP with relevances": lambda **o: NNGPRegressor(relevance=True, **o),
-    "GP": lambda **o: GPRegressor(**o),
+    "GP": GPRegressor,
     "GP with ARD": lambda **o: GPRegressor(ard=True, **o),
 }
 REGRESSORS = {

@@ -19,18 +19,14 @@ RELATIVE_JITTERS: dict[torch.dtype, tuple[float, ...]] = {
     torch.float32: (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
 }
 
-#: From this jitter on, matrices in single precision are factorised in double: rounding within the factorisation, which
-#: grows with n too, is no reason for more.
-_IN_DOUBLE = 1e-4
-
 
 def cholesky(matrix: Tensor, *, name: str) -> Tensor:
     """Return the lower Cholesky factor of each symmetric matrix in a batch ``(..., n, n)``; gradients flow.
 
     A matrix that is not numerically positive definite gets the smallest jitter of an escalating list that makes it so,
     and a `NumericsWarning` names the matrix and the largest jitter given. Each matrix of a batch is treated on its own:
-    those that need no jitter are left exactly as they are. Where small jitters do not help in single precision, the
-    matrices are factorised in double.
+    those that need no jitter are left exactly as they are. What fails in single precision is factorised in double:
+    rounding within the factorisation is no reason for a jitter.
 
     Raises:
         NotPositiveDefiniteError: If the largest jitter does not help or the matrix is not finite.
@@ -49,15 +45,13 @@ def cholesky(matrix: Tensor, *, name: str) -> Tensor:
     size = matrix.shape[-1]
     scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(dim=-1)
     jitter = torch.zeros_like(scale)
-    in_double = torch.zeros_like(failed)
+    in_double = failed if matrix.dtype != torch.float64 else torch.zeros_like(failed)
     tried: list[float] = []
     smallest = math.nan
     if bool(torch.isfinite(matrix).all()):
         for relative in RELATIVE_JITTERS[matrix.dtype]:
             # Only what still fails goes a step up: a neighbour in the batch must not change a result.
             jitter = torch.where(failed, relative * scale, jitter)
-            if relative >= _IN_DOUBLE and matrix.dtype != torch.float64:
-                in_double = in_double | failed
             tried.append(float(jitter.max()))
             shifted = matrix + torch.diag_embed(jitter[..., None].expand(matrix.shape[:-1]))
             factor, failed = _try_in_two_precisions(shifted, in_double)
