@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
     from gdkl.numerics.factors import cholesky, eigenvectors
     from gdkl.numerics.lbfgs import Vector, minimise
-    from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
+    from gdkl.numerics.memory import GIB, available_memory, named_memory_errors, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
     from gdkl.numerics.placement import resolve_device, resolve_dtype
     from gdkl.numerics.scratch import Scratch
@@ -45,7 +45,7 @@ _SLOW = {
     "chunks": ("DEFAULT_BUDGET", "chunk_slices", "map_rows", "rows_per_chunk"),
     "factors": ("cholesky", "eigenvectors"),
     "lbfgs": ("Vector", "minimise"),
-    "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
+    "memory": ("GIB", "available_memory", "named_memory_errors", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
     "placement": ("resolve_device", "resolve_dtype"),
     "scratch": ("Scratch",),
@@ -81,6 +81,7 @@ __all__ = [
     "limit_threads",
     "map_rows",
     "minimise",
+    "named_memory_errors",
     "require_memory",
     "resolve_device",
     "resolve_dtype",
