@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gdkl.numerics.errors import NotPositiveDefiniteError, NumericsError, NumericsWarning
+from gdkl.numerics.memory import is_out_of_memory
 
 #: Jitters tried in order, relative to the mean diagonal of the matrix, by precision. Rounding moves eigenvalues by n ε
 #: of the diagonal at most, times what a deep kernel adds to it: the last ones exceed that for 4000 rows in single
@@ -80,16 +81,18 @@ def eigenvectors(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:
     """
     try:
         return torch.linalg.eigh(matrix)
-    except torch.linalg.LinAlgError:
-        # Many equal eigenvalues stop the iterations of some libraries, in single precision and on a GPU above all.
-        try:
-            values, Q = torch.linalg.eigh(matrix.to("cpu", torch.float64))
-        except torch.linalg.LinAlgError as error:
-            raise NumericsError(
-                f"the eigenvalues of {name} ({matrix.shape[-1]} x {matrix.shape[-1]}) cannot be computed: check the "
-                "inputs and the kernel for values that are not finite."
-            ) from error
-        return values.to(matrix), Q.to(matrix)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
+    # Many equal eigenvalues stop the iterations of some libraries, in single precision and on a GPU above all.
+    try:
+        values, Q = torch.linalg.eigh(matrix.to("cpu", torch.float64))
+    except RuntimeError as error:
+        raise NumericsError(
+            f"the eigenvalues of {name} ({matrix.shape[-1]} x {matrix.shape[-1]}) cannot be computed: check the "
+            "inputs and the kernel for values that are not finite."
+        ) from error
+    return values.to(matrix), Q.to(matrix)
 
 
 def _try_in_two_precisions(matrix: Tensor, in_double: Tensor) -> tuple[Tensor, Tensor]:
