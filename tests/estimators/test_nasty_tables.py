@@ -50,8 +50,10 @@ CLASSIFIERS = {
     "NN": lambda **o: NNClassifier(**FEW, **o),
 }
 
-#: Whose intervals are to hold what they say, after few steps too.
-CALIBRATED = [name for name in REGRESSORS if not name.startswith("DKL")]
+PRECISIONS = ("float64", "float32")
+
+#: Whose intervals are to hold what they say after few steps, too. Nothing calibrates the published GDKL.
+CALIBRATED = [name for name in REGRESSORS if not name.startswith("DKL") and name != "GDKL as published"]
 
 pytestmark = [
     # Jitters and constant columns are warned of, as they should.
@@ -95,8 +97,13 @@ def test_a_dozen_tables(name, dtype):
 
 @pytest.mark.parametrize("name", [name for name in REGRESSORS if name not in QUICK])
 def test_two_tables_with_networks(name):
-    coverage(REGRESSORS[name], 1, "float64")
+    coverage(REGRESSORS[name], 5, "float64")
     coverage(REGRESSORS[name], 8, "float32")
+
+
+def test_a_small_noise_survives_single_precision():
+    """Noise of 2e-9 of the prior variance: guides conditioned in float32 held 7 % of the new rows."""
+    assert coverage(REGRESSORS["GDKL"], 49, "float32") > 0.8
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -106,17 +113,15 @@ def test_two_tables_of_classes(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", REGRESSORS)
-def test_two_hundred_tables(name, dtype):
-    found = [coverage(REGRESSORS[name], seed, dtype) for seed in range(200)]
+def test_two_hundred_tables(name):
+    found = [coverage(REGRESSORS[name], seed, PRECISIONS[seed % 2]) for seed in range(200)]
     if name in CALIBRATED:
         assert 0.80 <= np.mean(found) <= 0.99
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_two_hundred_tables_of_classes(name, dtype):
+def test_two_hundred_tables_of_classes(name):
     for seed in range(200):
-        check_classifier(CLASSIFIERS[name], seed, dtype)
+        check_classifier(CLASSIFIERS[name], seed, PRECISIONS[seed % 2])

@@ -88,6 +88,7 @@ class ExactPosterior:
     @torch.no_grad()
     def marginals(self, features: Tensor) -> Marginals:
         """Latent marginals at new features ``(members, m, p)``: ``(members, outputs, m)`` each."""
+        features = features.to(self.features)
         mean, whitened = self._project(features)
         prior = self.kernel.diagonal(features.unsqueeze(-3)).expand(mean.shape)
         return Marginals(mean, floor_variance(prior - whitened.square().sum(dim=-2), prior))
@@ -95,6 +96,7 @@ class ExactPosterior:
     @torch.no_grad()
     def covariance(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Latent mean ``(members, outputs, m)`` and full covariance ``(members, outputs, m, m)``."""
+        features = features.to(self.features)
         mean, whitened = self._project(features)
         covariance = self.kernel.gram(features.unsqueeze(-3)) - whitened.mT @ whitened
         return mean, 0.5 * (covariance + covariance.mT)
