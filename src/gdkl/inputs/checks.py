@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from gdkl.inputs.encoding import TableEncoder
 
 FloatArray: TypeAlias = NDArray[np.float64]
+
+#: Filters of warnings, which scikit-learn's checks change for a moment, are the process's own: checks of two threads at
+#: the same time would leave those of one behind.
+_ONE_AT_A_TIME = RLock()
 
 #: Fewer rows cannot be split into two halves from which anything is learned.
 MIN_ROWS = 4
@@ -104,7 +109,7 @@ def _must_encode(encoder: TableEncoder, given: Any) -> bool:
 def _validate(estimator: BaseEstimator, given: Any, **options: Any) -> Any:
     """What scikit-learn checks, with errors of our own."""
     try:
-        with warnings.catch_warnings():
+        with _ONE_AT_A_TIME, warnings.catch_warnings():
             # Numbers stored as Python objects are converted silently.
             warnings.simplefilter("ignore", FutureWarning)
             return cast(Any, validate_data)(estimator, given, **options)
@@ -224,7 +229,8 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray
         if labels.dtype.kind == "O" and all(isinstance(label, (int, float, np.number)) for label in labels):
             # Numbers stored as Python objects are converted silently.
             labels = np.asarray(labels.tolist())
-        check_classification_targets(labels)
+        with _ONE_AT_A_TIME:
+            check_classification_targets(labels)
     except TypeError as error:
         # Bytes, which are no text.
         raise DataError("y has labels as bytes: make them strings, such as y.astype(str).") from error

@@ -25,7 +25,7 @@ from gdkl.numerics.files import CACHE_VARIABLE, cache_dir, file_beside, write_at
 
 if TYPE_CHECKING:
     from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
-    from gdkl.numerics.factors import cholesky, eigenvectors
+    from gdkl.numerics.factors import cholesky, eigenvectors, unreported_jitters
     from gdkl.numerics.lbfgs import Vector, minimise
     from gdkl.numerics.memory import GIB, available_memory, named_memory_errors, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Names by the module that has them, where that needs torch or scikit-learn.
 _SLOW = {
     "chunks": ("DEFAULT_BUDGET", "chunk_slices", "map_rows", "rows_per_chunk"),
-    "factors": ("cholesky", "eigenvectors"),
+    "factors": ("cholesky", "eigenvectors", "unreported_jitters"),
     "lbfgs": ("Vector", "minimise"),
     "memory": ("GIB", "available_memory", "named_memory_errors", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
@@ -90,6 +90,7 @@ __all__ = [
     "thread_map",
     "thread_pool",
     "threads_for",
+    "unreported_jitters",
     "write_atomically",
 ]
 

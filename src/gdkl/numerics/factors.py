@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -19,6 +22,27 @@ RELATIVE_JITTERS: dict[torch.dtype, tuple[float, ...]] = {
     torch.float64: (1e-12, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
     torch.float32: (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
 }
+
+
+#: Whether jitters are to be reported.
+_REPORT: ContextVar[bool] = ContextVar("report jitters", default=True)
+
+
+@contextmanager
+def unreported_jitters() -> Generator[None]:
+    """Give no warnings of jitters inside the context: of a search, only the result's matter.
+
+    Filters of warnings are the process's own: two fits at the same time would leave those of one behind.
+
+    Example:
+        >>> with unreported_jitters():
+        ...     factor = cholesky(torch.ones(2, 2), name="an example")
+    """
+    token = _REPORT.set(False)
+    try:
+        yield
+    finally:
+        _REPORT.reset(token)
 
 
 def cholesky(matrix: Tensor, *, name: str) -> Tensor:
@@ -57,12 +81,13 @@ def cholesky(matrix: Tensor, *, name: str) -> Tensor:
             shifted = matrix + torch.diag_embed(jitter[..., None].expand(matrix.shape[:-1]))
             factor, failed = _try_in_two_precisions(shifted, in_double)
             if not bool(failed.any()):
-                warnings.warn(
-                    f"{name} ({size} x {size}) was not positive definite in {str(matrix.dtype)[6:]}; "
-                    f"added a jitter of {tried[-1]:.1e} to its diagonal.",
-                    NumericsWarning,
-                    stacklevel=2,
-                )
+                if _REPORT.get():
+                    warnings.warn(
+                        f"{name} ({size} x {size}) was not positive definite in {str(matrix.dtype)[6:]}; "
+                        f"added a jitter of {tried[-1]:.1e} to its diagonal.",
+                        NumericsWarning,
+                        stacklevel=2,
+                    )
                 return factor
         smallest = float(torch.linalg.eigvalsh(matrix.detach().to("cpu", torch.float64)).min())
     raise NotPositiveDefiniteError(name, size, smallest, tried)
