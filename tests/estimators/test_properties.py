@@ -82,13 +82,23 @@ def test_the_order_and_units_of_the_columns_do_not_matter(name, data):
 
 @ALL
 @few
-@given(data=tables(), factor=st.floats(-1, 1).map(lambda e: np.sign(e or 1) * 10 ** (9 * e)), shift=st.floats(-9, 9))
-def test_predictions_are_in_the_units_of_the_target(name, data, factor, shift):
+@given(data=tables(), sign=st.sampled_from([-1, 1]), power=st.integers(-40, 40))
+def test_predictions_are_in_the_units_of_the_target(name, data, sign, power):
+    """A power of two rounds nothing."""
     X, y, new, _ = data
-    one = REGRESSORS[name]().fit(X, y).predict_distribution(new)
-    other = REGRESSORS[name]().fit(X, factor * (y + shift)).predict_distribution(new)
-    np.testing.assert_allclose((other.mean / factor - shift - one.mean) / one.std, 0, atol=10 * PRECISION[name])
-    np.testing.assert_allclose(other.std / abs(factor), one.std, rtol=10 * PRECISION[name])
+    factor = sign * 2.0**power
+    one, other = (REGRESSORS[name]().fit(X, some).predict_distribution(new) for some in (y, factor * y))
+    np.testing.assert_allclose(other.mean / factor, one.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(other.std / abs(factor), one.std, rtol=1e-9)
+
+
+@few
+@given(data=tables(), factor=st.floats(1e-9, 1e9), shift=st.floats(-9, 9))
+def test_a_shift_of_the_target_shifts_predictions(data, factor, shift):
+    X, y, new, _ = data
+    one, other = (NNGPRegressor().fit(X, some).predict_distribution(new) for some in (y, factor * (y + shift)))
+    np.testing.assert_allclose((other.mean / factor - shift - one.mean) / one.std, 0, atol=1e-5)
+    np.testing.assert_allclose(other.std / factor, one.std, rtol=1e-5)
 
 
 @ALL
