@@ -16,16 +16,21 @@ from typing import TYPE_CHECKING, Any
 from gdkl._version import __version__
 
 if TYPE_CHECKING:
-    from gdkl import datasets, infinite, metrics, plots, training
+    from gdkl import datasets, infinite, metrics, plots, report, training
     from gdkl.estimators import (
         DKLClassifier,
         DKLRegressor,
+        DLVKLClassifier,
+        DLVKLRegressor,
+        DUEClassifier,
+        DUERegressor,
         GDKLClassifier,
         GDKLRegressor,
         GPRegressor,
         NNClassifier,
         NNGPClassifier,
         NNGPRegressor,
+        NNRegressor,
         Preset,
         load,
     )
@@ -37,12 +42,17 @@ _HOMES = {
     "gdkl.estimators": (
         "DKLClassifier",
         "DKLRegressor",
+        "DLVKLClassifier",
+        "DLVKLRegressor",
+        "DUEClassifier",
+        "DUERegressor",
         "GDKLClassifier",
         "GDKLRegressor",
         "GPRegressor",
         "NNClassifier",
         "NNGPClassifier",
         "NNGPRegressor",
+        "NNRegressor",
         "Preset",
         "load",
     ),
@@ -50,12 +60,16 @@ _HOMES = {
     "gdkl.predictive": ("ClassPredictive", "Predictive"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_ROOMS = ("datasets", "estimators", "infinite", "metrics", "plots", "training")
+_ROOMS = ("datasets", "estimators", "infinite", "metrics", "plots", "report", "training")
 
 __all__ = [
     "ClassPredictive",
     "DKLClassifier",
     "DKLRegressor",
+    "DLVKLClassifier",
+    "DLVKLRegressor",
+    "DUEClassifier",
+    "DUERegressor",
     "GDKLClassifier",
     "GDKLRegressor",
     "GPRegressor",
@@ -63,6 +77,7 @@ __all__ = [
     "NNClassifier",
     "NNGPClassifier",
     "NNGPRegressor",
+    "NNRegressor",
     "Predictive",
     "Preset",
     "__version__",
@@ -71,6 +86,7 @@ __all__ = [
     "load",
     "metrics",
     "plots",
+    "report",
     "training",
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 import warnings
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import gdkl
@@ -30,8 +33,7 @@ def test_version() -> None:
     "arguments",
     [
         (),
-        ("demo",),
-        ("reproduce",),
+        *((name,) for name in ("fit", "predict", "evaluate", "inspect", "init", "doctor", "demo", "reproduce")),
         ("datasets",),
         ("datasets", "list"),
         ("datasets", "fetch"),
@@ -64,6 +66,27 @@ def test_an_unknown_command_is_one_line() -> None:
 def test_python_m_gdkl_is_the_command_line() -> None:
     shown = subprocess.run([sys.executable, "-m", "gdkl", "--version"], capture_output=True, text=True, check=False)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"gdkl {gdkl.__version__}\n", "")
+
+
+def documented_commands() -> list[str]:
+    """What README and the how-to tell a user to type."""
+    root = Path(__file__).parents[2]
+    text = "\n".join((root / page).read_text(encoding="utf-8") for page in ("README.md", "docs/howto.md"))
+    found = re.findall(r"^gdkl [a-z].*$", text, flags=re.MULTILINE) + re.findall(r"`(gdkl [a-z][^`\n]*)`", text)
+    return [command.partition(">")[0].partition("#")[0].strip() for command in found]
+
+
+def test_the_commands_of_the_documentation_are_understood() -> None:
+    commands = documented_commands()
+    assert len(commands) >= 12
+    group = get_command(app)
+    for command in commands:
+        name, *arguments = shlex.split(command)[1:]
+        context = group.make_context("gdkl", [name], resilient_parsing=True)
+        found = group.get_command(context, name)
+        assert found is not None, command
+        # A command whose part is missing, such as DATA in running text, is named but not shown.
+        found.make_context(name, arguments, parent=context, resilient_parsing=not arguments)
 
 
 def small_app(error: BaseException) -> typer.Typer:
@@ -116,7 +139,8 @@ def test_warnings_of_the_library_are_one_line_each() -> None:
 
     @small.command()
     def warn() -> None:
-        warnings.warn("column 3 ignored", DataWarning, stacklevel=1)
+        for _ in range(2):
+            warnings.warn("column 3 ignored", DataWarning, stacklevel=1)
 
     before = warnings.showwarning
     result = CliRunner().invoke(small, ["warn"])

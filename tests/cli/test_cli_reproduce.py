@@ -83,6 +83,7 @@ def test_a_benchmark_has_a_summary_and_a_picture_and_goes_on_where_a_method_fail
         (["--set", "magic=1"], "--set magic is not known: use"),
         (["--set", "magic"], "not of the form key=value"),
         (["--methods", "nngp", "--validation", "27"], "must leave some of the 27"),
+        (["--search"], "add --holdout N"),
     ],
 )
 def test_a_wrong_option_is_one_line(tmp_path, words, message):

@@ -1,16 +1,20 @@
-"""The four classifiers with few steps, and small data to fit them to."""
+"""The classifiers with few steps, and small data to fit them to."""
 
 from __future__ import annotations
 
 import numpy as np
 from preset_options import with_preset
 
-from gdkl import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
+from gdkl import DKLClassifier, DLVKLClassifier, DUEClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 
 MAKERS = {
     "gdkl": lambda **options: GDKLClassifier(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
     "dkl": lambda **options: DKLClassifier(**with_preset(**{"n_iter": 30, "random_state": 0, **options})),
     "nngp": lambda **options: NNGPClassifier(**with_preset(**{"random_state": 0, **options})),
+    "due": lambda **options: DUEClassifier(**with_preset(**{"n_iter": 20, "random_state": 0, **options})),
+    "dlvkl": lambda **options: DLVKLClassifier(
+        **with_preset(**{"n_iter": 40, "n_inducing": 10, "dtype": "float64", "random_state": 0, **options})
+    ),
     "nn": lambda **options: NNClassifier(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
 }
 

@@ -181,8 +181,8 @@ BAD = {
     "minus infinity in float32": Odd(_fitted_rows(_with(-np.inf, dtype=np.float32)), "X has NaN or inf.*row 3"),
     "infinity in a DataFrame": Odd(_fitted_rows(lambda x: pd.DataFrame(_with(np.inf)(x))), "row 3, column 1"),
     "NaN as an object": Odd(_fitted_rows(_with(None, dtype=object)), "X has NaN.*row 3, column 1"),
-    "masked cells": Odd(_fitted_rows(_masked((3, 1))), "X has NaN.*row 3, column 1"),
-    "masked whole numbers": Odd(_fitted_rows(lambda x: _masked((3, 1))(x.astype(int))), "X has NaN.*row 3"),
+    "masked cells": Odd(_fitted_rows(_masked((3, 1))), "masked cells"),
+    "masked whole numbers": Odd(_fitted_rows(lambda x: _masked((3, 1))(x.astype(int))), "masked cells"),
     "infinity in a tensor": Odd(_fitted_rows(lambda x: torch.as_tensor(_with(np.inf)(x))), "X has NaN or inf"),
     "a column of 1e300": Odd(_rows(lambda x: x * [1, 1e300, 1]), "column 1 .*other units"),
     "one cell of 1e300": Odd(_fitted_rows(_with(1e300)), "column 1 .*other units"),
@@ -200,7 +200,7 @@ BAD = {
     "NaN as a target": Odd(_targets(_with(np.nan, 3, float)), "y has NaN.*row 3"),
     "infinity as a target": Odd(_targets(_with(np.inf, 3, float)), "y has NaN.*row 3"),
     "None as a target": Odd(_targets(_with(None, 3, object)), "y has NaN.*row 3"),
-    "a masked target": Odd(_targets(_masked(3)), "y has NaN.*row 3"),
+    "a masked target": Odd(_targets(_masked(3)), "masked cells"),
     "a missing target": Odd(_targets(lambda y: pd.Series(y).astype("Int64").mask(y == y[3])), "y has NaN"),
     "complex targets": Odd(_targets(lambda y: y + 1j), "Complex data"),
     "a constant target": Odd(_targets(lambda y: y * 0 + 3), "y is constant|one class", either=True),
@@ -321,7 +321,7 @@ NEW_ROWS = {
     "NaN": Odd(_rows(_with(np.nan)), predict="X has NaN.*row 3, column 1"),
     "infinity": Odd(_rows(_with(np.inf)), predict="X has NaN or inf.*row 3, column 1"),
     "minus infinity in a DataFrame": Odd(_rows(lambda x: pd.DataFrame(_with(-np.inf)(x))), predict="row 3, column 1"),
-    "masked cells": Odd(_rows(_masked((3, 1))), predict="X has NaN.*row 3, column 1"),
+    "masked cells": Odd(_rows(_masked((3, 1))), predict="masked cells"),
     "missing cells": Odd(_rows(lambda x: pd.DataFrame(_with(np.nan)(x))), predict="X has NaN|missing"),
     "text in a DataFrame": Odd(
         _rows(lambda x: pd.DataFrame(x).assign(c="a").iloc[:, [0, 1, 3]]), predict="not numeric"

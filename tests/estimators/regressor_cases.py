@@ -1,11 +1,19 @@
-"""The four regressors with few steps, and a small table to fit them to."""
+"""The regressors with few steps, and a small table to fit them to."""
 
 from __future__ import annotations
 
 import numpy as np
 from preset_options import with_preset
 
-from gdkl import DKLRegressor, GDKLRegressor, GPRegressor, NNGPRegressor
+from gdkl import (
+    DKLRegressor,
+    DLVKLRegressor,
+    DUERegressor,
+    GDKLRegressor,
+    GPRegressor,
+    NNGPRegressor,
+    NNRegressor,
+)
 
 MAKERS = {
     "gdkl": lambda **options: GDKLRegressor(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
@@ -13,6 +21,11 @@ MAKERS = {
     "nngp": NNGPRegressor,
     "relevant nngp": lambda **options: NNGPRegressor(**{"relevance": True, **options}),
     "gp": GPRegressor,
+    "due": lambda **options: DUERegressor(**with_preset(**{"n_iter": 20, "random_state": 0, **options})),
+    "dlvkl": lambda **options: DLVKLRegressor(
+        **with_preset(**{"n_iter": 40, "n_inducing": 10, "dtype": "float64", "random_state": 0, **options})
+    ),
+    "nn": lambda **options: NNRegressor(**with_preset(**{"n_iter": 40, "random_state": 0, **options})),
 }
 
 

@@ -199,7 +199,7 @@ def test_an_interrupted_fit_is_gone_on_with(tmp_path):
         if report.step == 10:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.warns(gdkl.numerics.InterruptedFitWarning):
+    with pytest.raises(KeyboardInterrupt):
         make(GDKLRegressor, **FEW, callbacks=[every_step(tmp_path), interrupt]).fit(X, Y)
     assert first_step(tmp_path, (X, Y)) == 11
 

@@ -26,6 +26,9 @@ QUICK = {
     "classifier-gdkl": {"likelihood": "dirichlet", "n_iter": 5},
 }
 
+#: Whose fits take longer: some checks always, all of them in the long run.
+SLOW = {"regressor-due": {}, "regressor-dlvkl": {}, "classifier-due": {}, "classifier-dlvkl": {"n_iter": 60}}
+
 STACK_CHECKS = {
     "check_dict_unchanged",
     "check_estimators_overwrite_params",
@@ -35,10 +38,12 @@ STACK_CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in ESTIMATORS]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_check_estimator_passes(name):
-    check_all(name, QUICK.get(name, {}))
+    check_all(name, (QUICK | SLOW).get(name, {}))
 
 
 @pytest.mark.long
@@ -60,9 +65,9 @@ def check_all(name, options):
     assert len(results) > 40
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
 @pytest.mark.filterwarnings("ignore")
-def test_some_checks_pass_for_stacks(name):
+def test_some_checks_pass_for_stacks_and_slow_estimators(name):
     seen = set()
     for estimator, check in estimator_checks_generator(ESTIMATORS[name](n_iter=2)):
         if check.func.__name__ in STACK_CHECKS:

@@ -7,7 +7,7 @@ from experiments_helpers import CLASSES, SMALL, cells
 from rich.console import Console
 
 from gdkl import GdklError
-from gdkl.experiments import SPECS, paired_lines, published, settings_by_method, table
+from gdkl.experiments import SPECS, paired_lines, published, searched_settings, settings_by_method, table
 from gdkl.experiments.trial import Place, build, estimator_class, known_options, steps
 
 
@@ -55,7 +55,8 @@ class TestSpecs:
                     if column.paper not in ("ll", "acc", "rmse"):
                         continue
                     cell = spec.paper.cell.format(dataset=dataset, size=size, score=column.paper)
-                    assert published(spec.paper.tables["test"][0], "gdkl", cell) is not None
+                    methods = ("gdkl",) if name == "uci" else ("gdkl", "due", "dlvkl")
+                    assert all(published(spec.paper.tables["test"][0], one, cell) is not None for one in methods)
 
     def test_seeds_count_splits_or_networks(self):
         assert [(cell.split, cell.seed) for cell in cells(SMALL, ["flat"], ["mean"])] == [(0, 0), (1, 1)]
@@ -98,6 +99,31 @@ class TestOverrides:
         with pytest.raises(GdklError, match=message) as error:
             settings_by_method(SMALL, ["mean", "off"], [text])
         assert "\n" not in str(error.value)
+
+    def test_a_search_is_every_combination_of_what_the_user_does_not_set(self):
+        search = {"preset.spectral_coefficient": (1, 3), "preset.power_iterations": (1, 3)}
+        due = SPECS["fewshot"].methods["due"]
+        assert due.search == search
+        found = searched_settings(SPECS["fewshot"], ["due", "nn"], [], 400)
+        tried = [own["due"]["preset"] for own in found if "due" in own]
+        assert [(one["spectral_coefficient"], one["power_iterations"]) for one in tried] == [
+            (1, 1),
+            (1, 3),
+            (3, 1),
+            (3, 3),
+        ]
+        assert all({**due.preset, **one} == one for one in tried)
+        # A method without a search is run as it is.
+        assert [own["nn"] for own in found if "nn" in own] == [SPECS["fewshot"].settings("nn", {}, 400)]
+        fixed = searched_settings(SPECS["fewshot"], ["due"], ["preset.power_iterations=1"], 400)
+        assert [own["due"]["preset"]["spectral_coefficient"] for own in fixed] == [1, 3]
+        assert {own["due"]["validation"] for own in fixed} == {400}
+        # Every key is one that --set takes.
+        for spec in SPECS.values():
+            for method in spec.methods.values():
+                assert set(method.search) <= set(known_options(method))
+        with pytest.raises(GdklError, match="add --holdout N"):
+            searched_settings(SPECS["fewshot"], ["due"], [], 0)
 
     def test_preset_values_are_checked_before_training(self, tmp_path):
         [cell, *_] = cells(changes={"preset.n_iter": -1}, methods=["off"])

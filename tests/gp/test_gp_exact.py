@@ -289,3 +289,69 @@ def test_noise_row_by_row_and_its_gradient_are_those_of_autograd(by_row):
     for name in ("rbf", "any"):
         for ours, wanted in zip(found[name], found["dense"], strict=True):
             torch.testing.assert_close(ours, wanted, rtol=1e-8, atol=1e-10)
+
+
+def _conditioned(n=12, members=2, outputs=2):
+    features, targets = _random(members, n, 3), _random(members, outputs, n, seed=1)
+    noise = torch.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=torch.float64)[:members, :outputs]
+    own = _random(members, outputs, n, seed=2).square()
+    kernel = GPyTorchKernel(rbf_kernel((members, outputs)).double().requires_grad_(False))
+    posterior = ExactPosterior.condition(kernel, features, targets, noise, row_noise=own, name="K")
+    return posterior, features, targets, noise, own
+
+
+def test_a_posterior_knows_its_targets_and_the_noise_of_each_row():
+    posterior, _, targets, noise, own = _conditioned()
+    torch.testing.assert_close(posterior.targets, targets)
+    torch.testing.assert_close(posterior.row_noise, noise.unsqueeze(-1) + own)
+
+
+def test_rows_left_out_are_predicted_as_by_a_posterior_without_them():
+    posterior, features, targets, noise, own = _conditioned()
+    found = posterior.left_out()
+    for row in range(targets.shape[-1]):
+        others = torch.tensor([index for index in range(targets.shape[-1]) if index != row])
+        without = ExactPosterior.condition(
+            posterior.kernel, features[:, others], targets[..., others], noise, row_noise=own[..., others], name="K"
+        )
+        expected = without.marginals(features[:, row : row + 1])
+        torch.testing.assert_close(found.mean[..., row : row + 1], expected.mean)
+        torch.testing.assert_close(found.variance[..., row : row + 1], expected.variance)
+        taken = posterior.take(others, name="K").marginals(features[:, row : row + 1])
+        torch.testing.assert_close(taken, expected)
+
+
+def test_extended_posteriors_of_a_batch_are_those_one_by_one():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(2, 6, 3, dtype=torch.float64, generator=generator)
+    y = torch.randn(2, 2, 6, dtype=torch.float64, generator=generator)
+    noise = torch.rand(2, 2, dtype=torch.float64, generator=generator) + 0.1
+    kernel = GPyTorchKernel(rbf_kernel((2, 2))).double()
+    known = ExactPosterior.condition(kernel, rows, y, noise, name="a test's")
+    new = torch.randn(5, 4, 2, 3, 3, dtype=torch.float64, generator=generator)
+    new_y = torch.randn(5, 4, 2, 2, 3, dtype=torch.float64, generator=generator)
+    new_noise = torch.rand(5, 4, 2, 2, 3, dtype=torch.float64, generator=generator)
+    extended = known.extend(new, new_y, row_noise=new_noise, name="a test's")
+    asked = torch.randn(2, 7, 3, dtype=torch.float64, generator=generator)
+    for i, j in ((0, 0), (4, 3)):
+        both = torch.cat([rows, new[i, j]], dim=1), torch.cat([y, new_y[i, j]], dim=-1)
+        own = torch.cat([torch.zeros(2, 2, 6).double(), new_noise[i, j]], dim=-1)
+        whole = ExactPosterior.condition(kernel, *both, noise, row_noise=own, name="a test's")
+        torch.testing.assert_close(extended.factor[i, j], whole.factor)
+        torch.testing.assert_close(extended.weights[i, j], whole.weights)
+        found, expected = extended.marginals(asked.expand(5, 4, -1, -1, -1)), whole.marginals(asked)
+        torch.testing.assert_close(found.mean[i, j], expected.mean)
+        torch.testing.assert_close(found.variance[i, j], expected.variance)
+
+
+def test_gradients_flow_through_an_extension():
+    rows = torch.randn(1, 4, 2, dtype=torch.float64)
+    kernel = GPyTorchKernel(rbf_kernel()).double().requires_grad_(False)
+    noise = torch.full((1, 1), 0.1, dtype=torch.float64)
+    known = ExactPosterior.condition(kernel, rows, torch.randn(1, 1, 4).double(), noise, name="a test's")
+
+    def weights(new, new_y):
+        return known.extend(new, new_y, name="a test's").weights
+
+    new = torch.randn(1, 2, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(weights, (new, torch.randn(1, 1, 2, dtype=torch.float64, requires_grad=True)))

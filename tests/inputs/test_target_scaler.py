@@ -42,6 +42,12 @@ def test_log_derivative_is_that_of_scaling(warp):
     np.testing.assert_allclose(scaler.log_derivative(y), np.log(slope), atol=1e-7)
 
 
-def test_constant_targets_are_refused_after_their_warp_too():
-    with pytest.raises(GdklError, match="constant"):
-        TargetScaler.fit(np.ones(5), [LogWarp()])
+def test_constant_targets_have_a_scale_of_one_after_their_warp_too():
+    # Constant up to rounding, too.
+    y = np.full(5, 1e9) + np.array([0.0, 1e-6, 0.0, -1e-6, 0.0])
+    scaler = TargetScaler.fit(y, [LogWarp()])
+    np.testing.assert_allclose((scaler.mean, scaler.std), ([np.log(1e9)], [1.0]), rtol=1e-12)
+    assert (scaler.training_targets(y) == 0).all()
+    np.testing.assert_allclose(scaler.scaled(np.exp(1) * y), 1, rtol=1e-9)
+    with pytest.raises(GdklError, match="y is constant: use inference='exact'"):
+        scaler.require_varying()

@@ -9,21 +9,34 @@ import typer
 from gdkl._version import __version__
 from gdkl.cli import datasets
 from gdkl.cli.demo import demo
+from gdkl.cli.doctor import doctor
+from gdkl.cli.evaluate import evaluate
 from gdkl.cli.failures import OneLineGroup
+from gdkl.cli.fit import fit
+from gdkl.cli.init import init
+from gdkl.cli.inspect import inspect
+from gdkl.cli.predict import predict
 from gdkl.cli.reproduce import HELP, reproduce
 
 app = typer.Typer(
     name="gdkl",
     cls=OneLineGroup,
-    add_completion=False,
     # Plain help: in 80 columns the panels of rich cut the names of options short.
     rich_markup_mode=None,
     # An error that is not the user's is a bug, and Python's own traceback is what a report of it needs.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example:  gdkl demo --output demo",
+    epilog="Example:  gdkl fit houses.csv --target price -o houses.gdkl; "
+    "gdkl predict houses.gdkl new.csv -o predictions.csv. Exit codes: 0 done, 1 gdkl doctor found a fault, 2 wrong "
+    "input, 130 interrupted; a traceback is a bug.",
 )
 
+app.command(epilog="Example:  gdkl fit houses.csv --target price -o houses.gdkl")(fit)
+app.command(epilog="Example:  gdkl predict houses.gdkl new.csv -o predictions.csv")(predict)
+app.command(epilog="Example:  gdkl evaluate houses.gdkl sold.csv")(evaluate)
+app.command(epilog="Example:  gdkl inspect houses.gdkl")(inspect)
+app.command(epilog="Example:  gdkl init houses.csv --target price > fit.toml; gdkl fit --config fit.toml")(init)
+app.command(epilog="Example:  gdkl doctor")(doctor)
 app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)
 app.command(help=HELP, epilog="Example:  gdkl reproduce uci --datasets boston --set preset.n_iter=500 --data-dir data")(
     reproduce

@@ -69,13 +69,18 @@ def _one_line(text: str) -> str:
 
 @contextmanager
 def plain_warnings() -> Generator[None]:
-    """Show the library's warnings as a line each, without the place in its code that they come from."""
+    """Show the library's warnings as a line each, once, without the place in its code that they come from."""
     with warnings.catch_warnings():
         original = warnings.showwarning
+        shown: set[str] = set()
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, GdklWarning):
-                say(_one_line(f"gdkl: warning: {message}"))
+                line = _one_line(f"gdkl: warning: {message}")
+                # A second fit, or the next part of a file, has the same to say.
+                if line not in shown:
+                    shown.add(line)
+                    say(line)
             else:
                 original(message, category, *place, **more)
 

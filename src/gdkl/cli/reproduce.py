@@ -13,6 +13,7 @@ from gdkl.experiments import (
     SPECS,
     Spec,
     paired_lines,
+    searched_settings,
     settings_by_method,
     spec_named,
     summary_tables,
@@ -54,6 +55,10 @@ def reproduce(
             help="Score N training rows that are held out, in place of the test rows.",
         ),
     ] = 0,
+    search: Annotated[
+        bool,
+        typer.Option("--search", help="Run every combination of the settings that a method declares a search for."),
+    ] = False,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,17 +89,19 @@ def reproduce(
     for text, allowed, option in ((sizes, spec.sizes, "--sizes"), (draws, spec.draws, "--draws")):
         if text is not None and not allowed:
             raise OptionError(f"{option} is not an option of {spec.name}: leave it out.")
-    cells = spec.cells(
-        sets,
-        settings_by_method(spec, names, changes or [], validation),
-        sizes=numbers(sizes),
-        draws=numbers(draws),
-        seeds=seeds,
-        scored="validation" if validation else "test",
-    )
+    if search:
+        settings = searched_settings(spec, names, changes or [], validation)
+    else:
+        settings = [settings_by_method(spec, names, changes or [], validation)]
+    scored = "validation" if validation else "test"
+    cells = [
+        cell
+        for some in settings
+        for cell in spec.cells(sets, some, sizes=numbers(sizes), draws=numbers(draws), seeds=seeds, scored=scored)
+    ]
     from gdkl.experiments.runner import run  # noqa: PLC0415  (it imports the estimators, which help does not need)
 
-    lines = run(spec, list(cells), output, data_dir=data_dir, device=device, jobs=jobs, say=say)
+    lines = run(spec, cells, output, data_dir=data_dir, device=device, jobs=jobs, say=say)
     if lines and spec.reference:
         for found in summary_tables(spec, lines):
             show(found)
@@ -141,4 +148,5 @@ def _list(spec: Spec) -> None:
     typer.echo(f"{'networks per draw' if spec.draws else 'splits'}: {spec.seeds}, from {spec.first_seed} on")
     for name, method in spec.methods.items():
         settings = ", ".join(f"{key}={value}" for key, value in flat(spec.settings(name, {})).items())
-        typer.echo(f"{name}: {method.about}; {method.estimator.split(':')[-1]}({settings})")
+        searched = "".join(f"; --search {key} in {list(values)}" for key, values in method.search.items())
+        typer.echo(f"{name}: {method.about}; {method.estimator.split(':')[-1]}({settings}){searched}")

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from gdkl.estimators.checks import check_number, check_student_options, refuse_fit_options
+from gdkl.estimators.diagnosing import Diagnosing
 from gdkl.estimators.factories import FeatureNet
 from gdkl.estimators.loader_source import LoaderSource
 from gdkl.estimators.plan import Plan
@@ -26,6 +27,7 @@ from gdkl.estimators.regimes import Regime
 from gdkl.estimators.resuming import FitCheckpoints
 from gdkl.estimators.row_noise import RowNoise
 from gdkl.estimators.saving import save
+from gdkl.estimators.sklearn_callbacks import CallbackSupport, StepTasks, fit_with_callbacks, has_callbacks
 from gdkl.estimators.sources import ArraySource
 from gdkl.inputs import FloatArray
 from gdkl.numerics import (
@@ -44,6 +46,7 @@ from gdkl.training import (
     EpochProgress,
     FittedModel,
     FittedNetwork,
+    KeepOnInterrupt,
     Problem,
     ProgressDisplay,
     Stack,
@@ -78,7 +81,7 @@ class Fit(NamedTuple):
     beta: float | None = None
 
 
-class EstimatorBase(BaseEstimator, ABC):
+class EstimatorBase(Diagnosing, CallbackSupport, BaseEstimator, ABC):
     """Options that every estimator has, and how a fit goes, whatever the kind of target."""
 
     #: What default numbers are looked up by.
@@ -111,6 +114,11 @@ class EstimatorBase(BaseEstimator, ABC):
     inference_: str
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+    #: Names of the targets, where y came with any.
+    target_names_: list[str]
+    #: Where a model comes from, in plain JSON: ``gdkl fit`` notes data, target and scores, others what they like. It is
+    #: kept in the model's file.
+    provenance_: dict[str, Any]
 
     @abstractmethod
     def _read(self, X: Any, y: Any, seed: int, calibrate: bool) -> Source:
@@ -160,12 +168,15 @@ class EstimatorBase(BaseEstimator, ABC):
         refuse_fit_options(unsupported)
         return self._fit(X, y)
 
-    def _fit(self, X: Any, y: Any, noise: RowNoise | None = None) -> Self:
-        """Fit to data of which the noise of each row may be known."""
+    def _fit(self, X: Any, y: Any, noise: RowNoise | None = None, tasks: StepTasks | None = None) -> Self:
+        """Fit to data of which the noise of each row may be known; ``tasks`` tells callbacks of scikit-learn of it."""
+        if tasks is None and has_callbacks(self):
+            fit_with_callbacks(self, X, y, noise)
+            return self
         self._check_options()
         device = resolve_device(self.device)
         # Training needs gradients, whatever the caller has switched off around it.
-        with _as_before_on_failure(self), torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), _as_before_on_failure(self):
             seed = draw_seed(self.random_state)
             source = self._read(X, y, seed, self._may_calibrate())
             if noise is not None:
@@ -177,16 +188,28 @@ class EstimatorBase(BaseEstimator, ABC):
                 )
             checkpoints = self._checkpoints(source, seed)
             plan = self._plan(source, device, seed, exact, checkpoints)
+            if tasks is not None:
+                plan = replace(plan, callbacks=[*plan.callbacks, tasks])
             with named_memory_errors(
                 what=f"training on {source.rows} rows of {self.n_features_in_} columns", remedy=_LESS, device=device
             ):
                 fit = self._train(source, plan)
             if checkpoints is not None:
                 checkpoints.end(fit.model.outcome)
-        self.inference_ = "exact" if exact else "sparse"
-        self._adopt(fit)
-        self._warn_of_interrupt(fit.model.outcome)
+            self.inference_ = "exact" if exact else "sparse"
+            self._remember_targets(y)
+            self._adopt(fit)
+        self._end_interrupted(fit.model.outcome)
         return self
+
+    def _remember_targets(self, y: Any) -> None:
+        """Keep the names of a Series or a DataFrame; what was noted of an earlier fit is of no use any more."""
+        for name in ("target_names_", "provenance_"):
+            vars(self).pop(name, None)
+        columns = getattr(y, "columns", None)
+        names: list[Any] = [getattr(y, "name", None)] if columns is None else list(columns)
+        if names and all(isinstance(name, str) and name for name in names):
+            self.target_names_ = names
 
     def _may_calibrate(self) -> bool:
         """Whether rows of a loader may be held out: asked before anything is known of the data."""
@@ -288,15 +311,19 @@ class EstimatorBase(BaseEstimator, ABC):
             raise OptionError("a Checkpoint needs a random_state, such as 0: a fit resumes only with the seed it had.")
         return FitCheckpoints(wanted, self, seed, *source.identity())
 
-    def _warn_of_interrupt(self, outcome: TrainingOutcome | None) -> None:
-        if outcome is not None and outcome.interrupted:
-            trial = " It was a trial fit, to some of the rows, and the model knows those alone."
-            warnings.warn(
-                f"Training was interrupted after {outcome.steps} steps; the model is usable as it stood then."
-                + (trial if outcome.trial else ""),
-                InterruptedFitWarning,
-                stacklevel=3,
-            )
+    def _end_interrupted(self, outcome: TrainingOutcome | None) -> None:
+        """Raise KeyboardInterrupt after a fit that the user interrupted, or warn where they want to go on.
+
+        Whatever called `fit`, a grid search or a script, would otherwise go on with a half-trained model.
+        """
+        if outcome is None or not outcome.interrupted:
+            return
+        told = f"Training was interrupted after {outcome.steps} steps; the model is usable as it stood then."
+        if outcome.trial:
+            told += " It was a trial fit, to some of the rows, and the model knows those alone."
+        if not any(isinstance(callback, KeepOnInterrupt) for callback in self.callbacks or ()):
+            raise KeyboardInterrupt(told)
+        warnings.warn(told, InterruptedFitWarning, stacklevel=4)
 
     def _adopt_history(self, model: AnyModel) -> None:
         import pandas as pd  # noqa: PLC0415  (slow to import)
@@ -319,7 +346,7 @@ class EstimatorBase(BaseEstimator, ABC):
 
 @contextmanager
 def _as_before_on_failure(estimator: EstimatorBase) -> Generator[None]:
-    """A fit that fails leaves the model of the fit before: columns and scales of new data must not meet it."""
+    """A fit that fails, or is broken off, leaves the estimator as it was: half of a fit must not meet an old model."""
     before = dict(vars(estimator))
     try:
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -24,6 +23,7 @@ from gdkl.calibration import (
 from gdkl.estimators.base import AnyModel, EstimatorBase, Fit, Source, to_numpy
 from gdkl.estimators.checks import check_predictions
 from gdkl.estimators.describe import stack_relevance
+from gdkl.estimators.intervals import as_given
 from gdkl.estimators.kinds import AUTO, ImageKind, Kind, TableKind, check_views
 from gdkl.estimators.loader_source import LoaderSource, read_loader
 from gdkl.estimators.loaders import FirstPass, is_stream, refuse_malformed_batches
@@ -91,9 +91,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         """Channels, height and width; None for tables."""
         return self.kind_.input.image_shape
 
-    @abstractmethod
     def _fit_exact(self, data: ClassData, plan: Plan) -> Fit:
         """Train on all rows at once."""
+        raise OptionError(f"{type(self).__name__} has no exact inference: use inference='sparse'.")
 
     def _fit_sparse(self, source: BatchSource, n_classes: int, plan: Plan) -> Fit:
         """Train on mini-batches; for estimators with inducing points."""
@@ -276,12 +276,12 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         )
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of each class, ``(m, classes)``, columns in the order of ``classes_``."""
-        return self.predict_distribution(X).probs
+        """Probability of each class, ``(m, classes)``, columns in the order of ``classes_``; of a tensor a tensor."""
+        return as_given(X, self.predict_distribution(X).probs)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log probability of each class, ``(m, classes)``."""
-        return self.predict_distribution(X).log_probs
+        """Log probability of each class, ``(m, classes)``; of a tensor a tensor."""
+        return as_given(X, self.predict_distribution(X).log_probs)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row."""

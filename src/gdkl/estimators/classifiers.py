@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gdkl.calibration import FOLDS, hold_out_stratified, select
 from gdkl.estimators.base import Fit, to_numpy
 from gdkl.estimators.classification import ClassifierBase, interrupted_trial
+from gdkl.estimators.features import FeaturesMixin
 from gdkl.estimators.guided import GuidedClassifier
 from gdkl.estimators.kinds import AUTO, TableKind
 from gdkl.estimators.options import CommonOptions, NetworkOptions, StudentOptions
@@ -44,12 +46,17 @@ _FEWEST_HELD_OUT = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class StudentClassifier(StudentOptions, ClassifierBase):
-    """What GDKL and DKL have in common: the student's options."""
+class StudentClassifier(FeaturesMixin, StudentOptions, ClassifierBase):
+    """What GDKL and DKL have in common: the student's options, and its features."""
 
     likelihood: str = "dirichlet"
     augment: bool | str = False
     views: str = "plain"
+
+    def _scaled_rows(self, X: Any, first_row: int = 0) -> Tensor:
+        self._require_fitted()
+        # The rows or images as they are come first.
+        return self._scaled_views(X)[0]
 
 
 class _Trust(NamedTuple):

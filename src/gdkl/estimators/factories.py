@@ -16,21 +16,22 @@ from torch import nn
 
 from gdkl import infinite
 from gdkl.guide import GuideKernel
-from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, RandomCrops
+from gdkl.nets import MLP, PAPER_WIDTHS, ImageFeatures, RandomCrops, ResidualMLP
 from gdkl.numerics import DataError, OptionError
 
 #: None for the default, hidden and feature widths, a module, or a function from the number of columns to a module.
 FeatureNet: TypeAlias = "Sequence[int] | nn.Module | Callable[[int], nn.Module] | None"
 
 
-def network_builder(feature_net: FeatureNet) -> Callable[[int], nn.Module]:
-    """A function from the number of columns to a fresh network.
+def network_builder(feature_net: FeatureNet, *, residual: bool = False) -> Callable[[int], nn.Module]:
+    """A function from the number of columns to a fresh network; of widths a perceptron, perhaps a residual one.
 
     A module is copied, so that the user's own stays as it was; copies after the first, for further members of an
     ensemble, are initialised anew, or all members would be one.
     """
+    perceptron = ResidualMLP if residual else MLP
     if feature_net is None:
-        return partial(MLP, widths=PAPER_WIDTHS)
+        return partial(perceptron, widths=PAPER_WIDTHS)
     if isinstance(feature_net, nn.Module):
         return _CopyingBuilder(feature_net)
     if isinstance(feature_net, (list, tuple, np.ndarray)):
@@ -39,7 +40,7 @@ def network_builder(feature_net: FeatureNet) -> Callable[[int], nn.Module]:
             isinstance(w, (int, np.integer)) and not isinstance(w, bool) and w > 0 for w in widths
         ):
             raise OptionError(f"feature_net={feature_net!r}: widths must be positive whole numbers.")
-        return partial(MLP, widths=widths)
+        return partial(perceptron, widths=widths)
     if callable(feature_net):
         return _checked(cast("Callable[[int], Any]", feature_net))
     raise OptionError(
@@ -92,6 +93,7 @@ def image_network_builder(
     dtype: torch.dtype,
     *,
     resnet: Callable[[int], nn.Module],
+    residual: bool = False,
     augmentation: RandomCrops | None = None,
 ) -> Callable[[int], nn.Module]:
     """A function to a fresh network over flat rows that are images; it ignores the number of their columns.
@@ -100,7 +102,7 @@ def image_network_builder(
     """
     channels, pixels = image_shape[0], prod(image_shape)
     if isinstance(feature_net, (list, tuple, np.ndarray)):
-        flat = network_builder(cast(FeatureNet, feature_net))
+        flat = network_builder(cast(FeatureNet, feature_net), residual=residual)
         return lambda _: ImageFeatures(flat(pixels), (pixels,), dtype, augmentation=augmentation)
     build = resnet if feature_net is None else network_builder(feature_net)
     return lambda _: ImageFeatures(build(channels), image_shape, dtype, augmentation=augmentation)

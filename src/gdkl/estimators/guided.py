@@ -23,7 +23,7 @@ class GuidedClassifier(ClassifierBase):
         guide_: The guide that was used.
         guide_report_: DataFrame, one row per guide that was tried, the best first: how well it predicts held-out
             labels, at which output scale, and with which factor on the labels' own variances. A stack has one where
-            guides were searched for.
+            guides were searched for. ``print(model.guide_report_.to_string())`` shows all columns.
     """
 
     guide_: GuideKernel

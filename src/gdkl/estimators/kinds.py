@@ -89,7 +89,7 @@ class TableKind:
         cuda: bool,
     ) -> Callable[[int], nn.Module]:
         """Builds a member's network from the number of columns: a perceptron by default."""
-        return network_builder(preset.widths if feature_net is None else feature_net)
+        return network_builder(preset.widths if feature_net is None else feature_net, residual=bool(preset.residual))
 
     def kernel(self, guide: GuideKernel) -> KernelFunction:
         """The guide's kernel over rows."""
@@ -173,7 +173,9 @@ class ImageKind:
         crops = None
         if exact and augmentation.crop:
             crops = RandomCrops(shape, self._margin(_MARGIN_OF_FEW), flip=augmentation.mirror)
-        return image_network_builder(feature_net, shape, algebra, resnet=resnet, augmentation=crops)
+        return image_network_builder(
+            feature_net, shape, algebra, resnet=resnet, residual=bool(preset.residual), augmentation=crops
+        )
 
     def kernel(self, guide: GuideKernel) -> KernelFunction:
         """The guide's kernel over flat rows, which convolutions see as images."""

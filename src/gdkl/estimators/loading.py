@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gdkl import infinite
 from gdkl.estimators.base import EstimatorBase, Fit
+from gdkl.estimators.baselines import DLVKLClassifier, DLVKLRegressor, DUEClassifier, DUERegressor, NNRegressor
 from gdkl.estimators.classifiers import DKLClassifier, GDKLClassifier, NNClassifier, NNGPClassifier
 from gdkl.estimators.factories import guide_kernel
 from gdkl.estimators.kinds import ImageKind, Kind, TableKind
@@ -38,9 +39,27 @@ from gdkl.gp import (
 )
 from gdkl.inputs import ColumnCode, ImageInput, TableEncoder, TableInput, TargetScaler, warp_from_spec
 from gdkl.methods import STUDENT
-from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead
+from gdkl.nets import (
+    MLP,
+    ColumnScale,
+    GaussianEncoder,
+    ImageFeatures,
+    Members,
+    ResidualMLP,
+    SpectralNetwork,
+    WideResNet,
+    WithHead,
+)
 from gdkl.numerics import GdklError, ModelFileError, OptionError, resolve_device, resolve_dtype
-from gdkl.training import FittedModel, FittedNetwork, Stack, TrainingOutcome, batch_kernel
+from gdkl.training import (
+    CodedModel,
+    FittedModel,
+    FittedNetwork,
+    GaussianNetwork,
+    Stack,
+    TrainingOutcome,
+    batch_kernel,
+)
 
 if TYPE_CHECKING:
     from gpytorch.kernels import Kernel
@@ -55,10 +74,15 @@ _KINDS: tuple[type[EstimatorBase], ...] = (
     DKLRegressor,
     NNGPRegressor,
     GPRegressor,
+    DUERegressor,
+    DLVKLRegressor,
+    NNRegressor,
     GDKLClassifier,
     DKLClassifier,
     NNGPClassifier,
     NNClassifier,
+    DUEClassifier,
+    DLVKLClassifier,
 )
 _ESTIMATORS = {kind.__name__: kind for kind in _KINDS}
 
@@ -132,7 +156,7 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], factories: Facto
     saved, stack = header["attributes"], None
     log_noise = others.pop(LOG_NOISE, None)
     if "weights" in tensors:
-        models = others | {STUDENT: cast(FittedModel, model)}
+        models = others | {str(header.get("name", STUDENT)): cast(FittedModel, model)}
         stack = Stack(models, tensors["weights"], log_noise, tensors.get("temperatures"), tensors.get("outliers"))
     estimator._adopt(Fit(model, stack, float(saved.get("temperature_", 1.0)), saved.get("beta_")))
     return estimator
@@ -184,8 +208,13 @@ def _unpack_model(
     history = [dict(zip(names, row, strict=True)) for row in logged]
     outcome = None if header["outcome"] is None else TrainingOutcome(**header["outcome"])
     if "kernel" not in described:
-        return FittedNetwork(cast(Members, embed), int(described["outputs"]), history, outcome)
+        known = cast(Members, embed), int(described["outputs"]), history, outcome
+        if "mean_noise" not in tensors:
+            return FittedNetwork(*known)
+        return GaussianNetwork(*known, mean_noise=tensors["mean_noise"], floor=float(described["floor"]))
     posterior = _unpack_posterior(tensors, described, options, kind, guide)
+    if "code_samples" in tensors:
+        return CodedModel(embed, posterior, history, outcome, samples=tensors["code_samples"])
     return FittedModel(embed, posterior, history, outcome, predictive_noise=tensors.get("predictive_noise"))
 
 
@@ -269,14 +298,20 @@ def _takes_nothing(function: Any) -> bool:
 def _build(description: dict[str, Any], factories: Factories, columns: int) -> nn.Module:
     """A network of the architecture that the file describes; what it cannot describe, a factory builds."""
     kind = description["kind"]
-    if kind == "mlp":
-        return MLP(description["in_features"], description["widths"])
+    if kind in ("mlp", "residual_mlp"):
+        return (MLP if kind == "mlp" else ResidualMLP)(description["in_features"], description["widths"])
     if kind == "wide_resnet":
         sizes = (description["depth"], description["widen_factor"])
         return WideResNet(*sizes, in_channels=int(description["in_channels"]))
     if kind == "images":
         inner = _build(description["network"], factories, columns)
         return ImageFeatures(inner, tuple(description["image_shape"]), resolve_dtype(description["dtype"]))
+    if kind == "spectral":
+        names = ("columns", "coefficient", "power_iterations")
+        return SpectralNetwork(_build(description["network"], factories, columns), **{n: description[n] for n in names})
+    if kind == "gaussian_encoder":
+        inner = _build(description["network"], factories, columns)
+        return GaussianEncoder(inner, int(description["columns"]), int(description["codes"]))
     if kind == "column_scale":
         return ColumnScale(torch.ones(columns))
     if kind == "scaled_columns":

@@ -55,10 +55,15 @@ class Preset:
         guide_scale: Output scale of the guide over a Gram matrix of mean diagonal one; "auto" to have it fitted.
         guide_share: Weight of the guides in predictions; the estimator's own option comes first.
         label_noise: Whether the guide of a mini-batch sees labels with their own Dirichlet variances.
-        kl_weight: Weight of KL(q(u) ‖ p(u)) in DKL's evidence bound.
+        kl_weight: Weight of KL(q(u) ‖ p(u)) in the evidence bounds of DKL, DUE and DLVKL.
+        code_weight: Weight of the KL of DLVKL's codes from their prior.
+        code_size: Dimensions of DLVKL's codes.
+        spectral_coefficient: Largest norm of DUE's layers.
+        power_iterations: Per step, by which DUE follows these norms.
         n_inducing: Inducing points; the estimator's own option comes first.
         calibrate: Whether rows that the model has not learned set the noise (regression) or the temperature (classes).
         widths: Of the layers of the default perceptron, the features last.
+        residual: Whether layers of a perceptron that keep the width are residual blocks.
         depth: Of the default wide ResNet.
         widen_factor: Of the default wide ResNet.
         dropout: Of the default wide ResNet.
@@ -98,9 +103,14 @@ class Preset:
     guide_share: float | str = _OPEN
     label_noise: bool = _OPEN
     kl_weight: float = _OPEN
+    code_weight: float = _OPEN
+    code_size: int = _OPEN
+    spectral_coefficient: float = _OPEN
+    power_iterations: int = _OPEN
     n_inducing: int = _OPEN
     calibrate: bool = _OPEN
     widths: tuple[int, ...] = _OPEN
+    residual: bool = _OPEN
     depth: int = _OPEN
     widen_factor: int = _OPEN
     dropout: float = _OPEN
@@ -157,7 +167,8 @@ def resolve(preset: Preset | str | None, regime: Regime, **options: Any) -> Pres
         values["variational_rate"] = 1.0
     if "n_inducing" not in given and options.get("n_inducing") is None:
         # Rows may be held out of those that are trained on.
-        values["n_inducing"] = max(1, min(values["n_inducing"], regime.rows - held_out_count(regime.rows)))
+        held_out = held_out_count(regime.rows) if values["calibrate"] else 0
+        values["n_inducing"] = max(1, min(values["n_inducing"], regime.rows - held_out))
     named = "beta" in given or options.get("beta") is not None
     values["try_less_guide"] &= not named or "try_less_guide" in given
     return Preset(**values)
@@ -204,13 +215,26 @@ _AT_LEAST = {
     "guide_scale": (0, True),
     "guide_share": (0, False),
     "kl_weight": (0, False),
+    "code_weight": (0, False),
+    "code_size": (1, False),
+    "spectral_coefficient": (0, True),
+    "power_iterations": (1, False),
     "n_inducing": (1, False),
     "depth": (10, False),
     "widen_factor": (1, False),
     "dropout": (0, False),
 }
 _BELOW_ONE = ("warm_up", "beta2", "momentum", "dropout")
-_WHOLE = ("n_iter", "batch_size", "split_pool", "n_inducing", "depth", "widen_factor")
+_WHOLE = (
+    "n_iter",
+    "batch_size",
+    "split_pool",
+    "n_inducing",
+    "depth",
+    "widen_factor",
+    "code_size",
+    "power_iterations",
+)
 _FLAGS = (
     "stratified",
     "symmetric_splits",
@@ -218,6 +242,7 @@ _FLAGS = (
     "try_less_guide",
     "label_noise",
     "calibrate",
+    "residual",
     "graph",
     "compile",
 )

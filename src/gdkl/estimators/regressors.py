@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gdkl.calibration import FOLDS
 from gdkl.estimators.checks import check_flag
 from gdkl.estimators.factories import check_base_kernel, guide_kernel
+from gdkl.estimators.features import FeaturesMixin
 from gdkl.estimators.kinds import AUTO
 from gdkl.estimators.options import CommonOptions, StudentOptions
 from gdkl.estimators.plan import Plan
 from gdkl.estimators.regression import RegressorBase
-from gdkl.guide import GuideKernel, fit_guide, subset_size
+from gdkl.guide import GuideKernel, fit_guide, informative, subset_size
 from gdkl.methods import (
+    FEWEST_ROWS,
     fit_batch_guide,
     fit_dkl,
     fit_gdkl,
     fit_gp,
+    fit_guides_alone,
     fit_nngp,
     fit_relevant_nngp,
     fit_sparse_dkl,
@@ -39,8 +42,8 @@ if TYPE_CHECKING:
     from gpytorch.kernels import Kernel
 
 
-class StudentRegressor(StudentOptions, RegressorBase):
-    """What GDKL and DKL have in common: the student's options."""
+class StudentRegressor(FeaturesMixin, StudentOptions, RegressorBase):
+    """What GDKL and DKL have in common: the student's options, and its features."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,7 +52,8 @@ class GDKLRegressor(StudentRegressor):
 
     With exact inference predictions are a mixture: guides with several priors on the columns' relevances, and one
     student per fold, trained on the rows outside it. Rows of each fold, which its student has not learned, set the
-    weights and the noise (``weights_``, ``noise_``). With inducing points there is one guide with
+    weights and the noise (``weights_``, ``noise_``). Fewer than 4 rows, or a constant target, leave nothing to hold
+    out: the guides predict alone, with equal weights. With inducing points there is one guide with
     relevances and one student, and 5 % of the rows are held out to set its noise.
 
     Args:
@@ -116,6 +120,10 @@ class GDKLRegressor(StudentRegressor):
     def _fit_exact(self, data: TrainingData, plan: Plan) -> FittedModel | Stack:
         kernel, preset = guide_kernel(self.guide), plan.preset
         options = plan.options(data.n)
+        tells = bool(informative(data.targets).any())
+        if preset.calibrate and (data.n < FEWEST_ROWS or not tells):
+            groups, smooth = plan.column_groups(), self.guide is None
+            return fit_guides_alone(data, kernel, smooth=smooth, groups=groups, noise_floor=options.noise_floor)
         if preset.calibrate:
             return fit_stacked_gdkl(
                 data,
@@ -131,6 +139,9 @@ class GDKLRegressor(StudentRegressor):
             )
         self._refuse_share("the published protocol")
         guide = fit_guide(plan.kind.kernel(kernel), **data.all_arguments(), noise_floor=options.noise_floor)
+        if data.n < 2 or not tells:
+            # There is no row to hold out, or none that says anything.
+            return fit_nngp(data, guide)
         objective = SplitObjective(preset.objective)
         several = data.repeat(plan.members)
         return fit_gdkl(several, guide, options, beta=preset.beta, mu=preset.mu, objective=objective)

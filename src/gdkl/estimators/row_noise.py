@@ -28,10 +28,10 @@ def read_row_noise(X: Any, y: Any, sample_weight: Any, noise_var: Any) -> tuple[
     Weights are relative: a row of mean weight has the noise that predictions have.
     """
     n = int(_num_samples(X))
-    added = None if noise_var is None else _numbers("noise_var", noise_var, n)
+    added = None if noise_var is None else numbers_per_row("noise_var", noise_var, n)
     if sample_weight is None:
         return X, y, RowNoise(None, added)
-    weight = _numbers("sample_weight", sample_weight, n)
+    weight = numbers_per_row("sample_weight", sample_weight, n)
     kept = np.flatnonzero(weight > 0)
     if len(kept) == 0:
         raise DataError("sample_weight is zero for every row: give some rows a positive weight.")
@@ -46,7 +46,7 @@ def _take(values: Any, index: NDArray[Any]) -> Any:
     return values[index] if isinstance(values, Tensor) else _safe_indexing(values, index)
 
 
-def _numbers(name: str, values: Any, n: int) -> FloatArray:
+def numbers_per_row(name: str, values: Any, n: int) -> FloatArray:
     """One finite number of at least 0 for each of n rows."""
     try:
         found = np.asarray(on_cpu(values), dtype=np.float64)

@@ -16,9 +16,20 @@ from gdkl.estimators.presets import Preset
 from gdkl.gp import GPyTorchKernel, KernelFunction, ScaledKernel, SparsePosterior, is_softplus_rbf
 from gdkl.guide import InfiniteKernelFunction
 from gdkl.inputs import ImageInput, TableInput
-from gdkl.nets import MLP, ColumnScale, ImageFeatures, Members, WideResNet, WithHead, scales_columns
+from gdkl.nets import (
+    MLP,
+    ColumnScale,
+    GaussianEncoder,
+    ImageFeatures,
+    Members,
+    ResidualMLP,
+    SpectralNetwork,
+    WideResNet,
+    WithHead,
+    scales_columns,
+)
 from gdkl.numerics import ModelFileError, NotFittedError
-from gdkl.training import FittedModel, FittedNetwork
+from gdkl.training import CodedModel, FittedModel, FittedNetwork, GaussianNetwork
 
 if TYPE_CHECKING:
     from gdkl.estimators.base import EstimatorBase
@@ -33,7 +44,15 @@ LOG_NOISE = "log noise"
 OTHER = "other."
 
 #: Attributes of estimators that are plain JSON values, saved where they are set.
-ATTRIBUTES = ("n_features_in_", "inference_", "beta_", "temperature_", "sampling_seed_")
+ATTRIBUTES = (
+    "n_features_in_",
+    "inference_",
+    "beta_",
+    "temperature_",
+    "sampling_seed_",
+    "target_names_",
+    "provenance_",
+)
 
 
 def save(estimator: EstimatorBase, path: str | os.PathLike[str]) -> None:
@@ -64,7 +83,10 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if isinstance(model, FittedModel):
         header["model"] = _pack_posterior(model, tensors)
     else:
-        header["model"] = {"members": model.embed.count, "outputs": model.classes}
+        header["model"] = {"members": model.embed.count, "outputs": model.outputs}
+    if isinstance(model, GaussianNetwork):
+        tensors["mean_noise"] = model.mean_noise
+        header["model"] |= {"floor": model.floor}
     header["others"] = []
     for number, (name, other) in enumerate(_others(estimator).items()):
         own = {f"network.{key}": value for key, value in other.embed.state_dict().items()}
@@ -73,6 +95,7 @@ def _pack(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors |= {f"{OTHER}{number}.{key}": value for key, value in own.items()}
     if isinstance(model, FittedModel):
         tensors["weights"] = estimator.stack_.weights
+        header["name"] = next(reversed(estimator.stack_.models))
         named = {"temperatures": estimator.stack_.temperatures, "outliers": estimator.stack_.outliers}
         tensors |= {name: value for name, value in named.items() if value is not None}
     if "target_" in attributes:
@@ -128,6 +151,8 @@ def _pack_posterior(model: FittedModel, tensors: dict[str, Tensor]) -> dict[str,
     }
     if model.predictive_noise is not None:
         tensors["predictive_noise"] = model.predictive_noise
+    if isinstance(model, CodedModel):
+        tensors["code_samples"] = model.samples
     if isinstance(posterior, SparsePosterior):
         tensors["posterior.reduction"] = posterior.reduction
     else:
@@ -191,8 +216,9 @@ def _pack_labels(classes: NDArray[Any]) -> dict[str, Any]:
 
 def _describe(module: nn.Module) -> dict[str, Any]:
     """What it takes to build a network of this architecture again."""
-    if type(module) is MLP:
-        return {"kind": "mlp", "in_features": module.in_features, "widths": list(module.widths)}
+    if type(module) in (MLP, ResidualMLP):
+        kind = "mlp" if type(module) is MLP else "residual_mlp"
+        return {"kind": kind, "in_features": module.in_features, "widths": list(cast(MLP, module).widths)}
     if type(module) is WideResNet:
         names = ("depth", "widen_factor", "in_channels")
         return {"kind": "wide_resnet"} | {name: getattr(module, name) for name in names}
@@ -203,6 +229,13 @@ def _describe(module: nn.Module) -> dict[str, Any]:
             "dtype": str(module.dtype).removeprefix("torch."),
             "network": _describe(module.network),
         }
+    if isinstance(module, SpectralNetwork):
+        names = ("columns", "coefficient", "power_iterations")
+        own = {name: getattr(module, name) for name in names}
+        return {"kind": "spectral", "network": _describe(module.network)} | own
+    if isinstance(module, GaussianEncoder):
+        own = {"columns": module.columns, "codes": module.codes}
+        return {"kind": "gaussian_encoder", "network": _describe(module.network)} | own
     if isinstance(module, ColumnScale):
         return {"kind": "column_scale"}
     if scales_columns(module):

@@ -57,4 +57,5 @@ def fit_together(estimator: RegressorT, parts: Sequence[tuple[Any, Any]]) -> lis
         # Members are all fits once, and then all again.
         model.inference_ = "exact"
         model._adopt(Fit(joint.select(range(index, joint.members, count))))
+    models[0]._end_interrupted(joint.outcome)
     return models

@@ -1,7 +1,7 @@
 """Every table of the paper, and some of our own, as a declared experiment; one runner; results as JSON lines."""
 
 from gdkl.experiments.draws import write_subset
-from gdkl.experiments.overrides import settings_by_method
+from gdkl.experiments.overrides import searched_settings, settings_by_method
 from gdkl.experiments.results import Results
 from gdkl.experiments.spec import Cell, Column, Method, PaperTable, Spec
 from gdkl.experiments.specs import SPECS, spec_named
@@ -19,6 +19,7 @@ __all__ = [
     "Spec",
     "paired_lines",
     "published",
+    "searched_settings",
     "settings_by_method",
     "spec_named",
     "summary_tables",

@@ -21,6 +21,31 @@ def settings_by_method(
         texts: What the user has set; a key without a method applies to every method that has it.
         validation: Training rows that are held out and scored.
     """
+    chosen = _overrides(spec, methods, texts)
+    return {name: spec.settings(name, overrides, validation) for name, overrides in chosen.items()}
+
+
+def searched_settings(
+    spec: Spec, methods: Sequence[str], texts: Sequence[str], validation: int
+) -> list[dict[str, dict[str, Any]]]:
+    """The same once for each combination that a method's declared search has; what the user sets is not searched.
+
+    Raises:
+        OptionError: If no rows are held out, which are what a search goes by.
+    """
+    if not validation:
+        raise OptionError("--search goes by held-out training rows: add --holdout N.")
+    found: list[dict[str, dict[str, Any]]] = []
+    for name, overrides in _overrides(spec, methods, texts).items():
+        for trial in spec.methods[name].trials():
+            settings = {name: spec.settings(name, trial | overrides, validation)}
+            if settings not in found:
+                found.append(settings)
+    return found
+
+
+def _overrides(spec: Spec, methods: Sequence[str], texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the user has set for each method, by key."""
     from gdkl.experiments.trial import known_options  # noqa: PLC0415  (estimators take seconds to import)
 
     known = {name: known_options(spec.methods[name]) for name in methods} if texts else {}
@@ -38,7 +63,7 @@ def settings_by_method(
             raise OptionError(f"--set {key} is not known: use {', '.join(keys)}.")
         for name in takers:
             chosen[name][key] = parse_value(value)
-    return {name: spec.settings(name, overrides, validation) for name, overrides in chosen.items()}
+    return chosen
 
 
 def parse_value(text: str) -> Any:

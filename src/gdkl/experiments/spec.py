@@ -72,6 +72,7 @@ class Method:
             "train_rows" (the number of training rows used at most).
         preset: Fields of `gdkl.Preset`; None for estimators that have none, or their defaults.
         together: Whether all splits of a dataset train as one batch (`gdkl.estimators.fit_together`).
+        search: Values that held-out training rows choose between, by key as ``--set`` takes it.
     """
 
     about: str
@@ -79,6 +80,17 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     preset: Mapping[str, Any] | None = None
     together: bool = False
+    search: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
+
+    def trials(self) -> Iterator[dict[str, Any]]:
+        """Every combination of the values that are searched.
+
+        Example:
+            >>> [*Method("a", "GPRegressor", search={"ard": (True, False)}).trials()]
+            [{'ard': True}, {'ard': False}]
+        """
+        for values in product(*self.search.values()):
+            yield dict(zip(self.search, values, strict=True))
 
 
 @dataclass(frozen=True)

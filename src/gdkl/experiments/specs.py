@@ -31,6 +31,11 @@ _VIEWS = (
 
 _PAPER = {"base": "paper"}
 
+#: What the paper searched on validation images.
+_SPECTRAL_SEARCH = {"preset.spectral_coefficient": (1, 3), "preset.power_iterations": (1, 3)}
+_CODE_SEARCH = {"preset.code_weight": (0.01, 0.1, 1.0), "preset.kl_weight": (0.01, 0.1, 1.0)}
+_BOUND_SEARCH = {"preset.kl_weight": (0.1, 1.0)}
+
 UCI = Spec(
     "uci",
     "The paper's: regression on Boston, Energy and Concrete, ten 90/10 splits",
@@ -49,6 +54,10 @@ UCI = Spec(
         "predictive": Method(
             "ablation: −log q(y|x, D1)", "GDKLRegressor", {}, _PAPER | {"objective": "predictive"}, together=True
         ),
+        "due": Method("DUE, a spectrally normalised residual network", "DUERegressor", preset=_PAPER, together=True),
+        "dlvkl": Method("DLVKL, a stochastic encoder", "DLVKLRegressor", preset=_PAPER),
+        "nn": Method("the network with a Gaussian head", "NNRegressor", preset=_PAPER, together=True),
+        "nn_ensemble": Method("five of them", "NNRegressor", {"n_members": 5}, _PAPER, together=True),
     },
     _REGRESSION,
     seeds=10,
@@ -79,6 +88,10 @@ FEWSHOT = Spec(
         "dkl": Method("deep kernel by evidence", "DKLClassifier", _FEW, _LONG),
         "nngp": Method("the guide alone", "NNGPClassifier", {"guide": "dense"}),
         "nn": Method("the network with a softmax head", "NNClassifier", {"augment": False}, _LONG),
+        "due": Method("DUE by evidence", "DUEClassifier", _FEW, _LONG, search=_SPECTRAL_SEARCH),
+        "dlvkl": Method(
+            "DLVKL, a batch of all images", "DLVKLClassifier", {"likelihood": "dirichlet"}, _LONG, search=_CODE_SEARCH
+        ),
     },
     (*_CLASSES, *_VIEWS),
     sizes=SIZES,
@@ -88,7 +101,8 @@ FEWSHOT = Spec(
     paper=PaperTable({"test": ("fewshot",)}, "cifar10.n{size}.{score}", split=PAPER_DRAW),
 )
 
-_ALL = {"inference": "sparse", "augment": True, "epochs": 200}
+_BATCH_OPTIONS = {"augment": True, "epochs": 200}
+_ALL = {"inference": "sparse"} | _BATCH_OPTIONS
 _BATCHES = _NETWORK | _PAPER | {"batch_size": 256}
 
 FULL = Spec(
@@ -99,7 +113,13 @@ FULL = Spec(
     {
         # β was chosen on 5000 held-out training images; the paper has 0.1.
         "gdkl": Method("the guided objective", "GDKLClassifier", _ALL | {"guide": "dense", "beta": 0.09}, _BATCHES),
-        "dkl": Method("deep kernel by the evidence bound", "DKLClassifier", _ALL, _BATCHES),
+        "dkl": Method("deep kernel by the evidence bound", "DKLClassifier", _ALL, _BATCHES, search=_BOUND_SEARCH),
+        "due": Method(
+            "DUE by the evidence bound", "DUEClassifier", _ALL, _BATCHES, search=_SPECTRAL_SEARCH | _BOUND_SEARCH
+        ),
+        "dlvkl": Method(
+            "DLVKL, a stochastic encoder", "DLVKLClassifier", _BATCH_OPTIONS, _BATCHES, search=_CODE_SEARCH
+        ),
     },
     (*_CLASSES, *_VIEWS),
     seeds=1,

@@ -21,7 +21,7 @@ from gdkl.experiments.data import Part
 from gdkl.experiments.guides import guide
 from gdkl.experiments.results import Line, versions
 from gdkl.experiments.spec import Cell, Method, Spec
-from gdkl.numerics import GdklWarning, InterruptedFitWarning, NumericsError, OptionError, write_atomically
+from gdkl.numerics import GdklWarning, NumericsError, OptionError, write_atomically
 from gdkl.predictive import FloatArray, Predictive, Views, class_index, mean_over_views
 from gdkl.training import Callback, Checkpoint, StepReport
 
@@ -137,8 +137,6 @@ def run_cells(spec: Spec, cells: Sequence[Cell], place: Place) -> list[Line]:
         else:
             models = [estimator.fit(parts[0].X, parts[0].y)]
     seconds = (time.perf_counter() - started) / len(cells)
-    if any(issubclass(warning.category, InterruptedFitWarning) for warning in caught):
-        raise KeyboardInterrupt
     messages = list(dict.fromkeys(str(warning.message) for warning in caught))
     details: dict[str, Any] = {"warnings": messages} if messages else {}
     if len(cells) > 1:

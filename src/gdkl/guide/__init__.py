@@ -1,7 +1,7 @@
 """The guide: a frozen Gaussian process whose posterior regularises the student's."""
 
 from gdkl.guide.class_relevance import fit_class_relevance, fit_site_guide
-from gdkl.guide.evidence import fit_by_evidence
+from gdkl.guide.evidence import fit_by_evidence, informative
 from gdkl.guide.fit import fit_class_guide, fit_guide, subset_size
 from gdkl.guide.grams import PrecomputedGram
 from gdkl.guide.guide import MATRIX_NAME, Guide
@@ -36,6 +36,7 @@ __all__ = [
     "fit_site_guide",
     "image_guides",
     "image_kernel_function",
+    "informative",
     "search_guides",
     "subset_size",
     "table_guides",

@@ -3,6 +3,9 @@
 With K = QΛQᵀ and z = Qᵀy the evidence of y ~ N(0, s·K + σ²I) is a sum over eigenvalues. Write r = σ²/s. For a
 fixed r the best scale is known, s(r) = mean(z² / (λ + r)), raised to floor/r where the noise would fall below
 its floor; what is left is a search along log r alone, O(n) per evaluation.
+
+A single row, or a constant target, is its own mean and tells nothing of either: its evidence grows without end as both
+go to zero. Such targets are scaled to exactly zero, and have a scale of one and the noise that training starts from.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gdkl.gp import NOISE_START
 from gdkl.numerics import eigenvectors
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -79,7 +83,21 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float) -> Eviden
     values, scales = _profile(best, eigenvalues, z_squared, noise_floor)
     deepest = values.argmin(dim=0, keepdim=True)
     best, value, scale = (found.gather(0, deepest).squeeze(0) for found in (best, values, scales))
-    return EvidenceFit(scale, (scale * best.exp()).clamp_min(noise_floor), -value)
+    noise, tells = (scale * best.exp()).clamp_min(noise_floor), informative(targets)
+    prior = 0.5 * ((eigenvalues + NOISE_START).log().mean(dim=-1) + _LOG_2PI)
+    return EvidenceFit(
+        scale.where(tells, 1.0), noise.where(tells, max(NOISE_START, noise_floor)), -value.where(tells, prior)
+    )
+
+
+def informative(targets: Tensor) -> Tensor:
+    """Which targets ``(..., n)`` tell something of scale and noise, ``(...)``: all but those that are zero everywhere.
+
+    Example:
+        >>> informative(torch.tensor([[0.0, 0.0], [-1.0, 1.0]]))
+        tensor([False,  True])
+    """
+    return (targets != 0).any(dim=-1)
 
 
 def _bottoms(values: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import NOISE_FLOOR, Marginals, Solver
-from gdkl.guide.evidence import fit_by_evidence
+from gdkl.guide.evidence import fit_by_evidence, informative
 from gdkl.guide.grams import normalised_gram
 from gdkl.guide.guide import MATRIX_NAME
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
@@ -91,7 +91,7 @@ def fit_relevance(
     """Fit one multiplier per column, an output scale and a noise by evidence, with priors.
 
     Above 1000 rows the multipliers are fitted to 1000 of them, scale and noise to at most 4000. Where no evidence is
-    finite all multipliers are one.
+    finite, or no target tells anything of it (`gdkl.guide.evidence`), all multipliers are one.
 
     Args:
         kernel: An infinite network, or any kernel with gradients by its rows. Dense networks of piecewise linear
@@ -116,6 +116,8 @@ def fit_relevance(
     """
     n, d = rows.shape
     y = targets.reshape(-1, n)
+    tells = informative(y)
+    y = y[tells] if bool(tells.any()) else y
     own = rows.new_ones(n) if noise_scale is None else noise_scale
     added = rows.new_zeros(n) if noise_added is None else noise_added
     index = (torch.arange(d) if groups is None else torch.as_tensor(groups)).to(rows.device)
@@ -141,7 +143,7 @@ def fit_relevance(
         return search(evidence, starts, index, deviation=deviation, noise_floor=noise_floor, iterations=iterations)
 
     with limit_threads(min(n, MOST_ROWS)):
-        found = None if deviation is None else find(deviation)
+        found = None if deviation is None or not bool(tells.any()) else find(deviation)
         if found is None or n > MOST_ROWS:
             found = fit_scale(MOST_ROWS_OF_SCALE, zeros if found is None else found.log_multipliers)
     multipliers = found.log_multipliers.exp()[index]
@@ -187,6 +189,8 @@ def fit_scale_of(
 
     Targets are ``(outputs, n)``. Row by row the noise is multiplied by a factor, and has something beside it.
     """
+    tells = informative(targets)
+    targets = targets[tells] if bool(tells.any()) else targets
     plain = not bool(noise_added.any())
     # What is added counts as a factor at first, to a typical noise.
     own = noise_scale if plain else noise_scale + noise_added / _TYPICAL_NOISE
@@ -196,7 +200,7 @@ def fit_scale_of(
     log_evidence = float(fit.log_evidence.mean() + root.log().mean())
     one = gram.new_zeros(1)
     start = Hyperparameters(one, float(fit.scale.log().mean()), float(fit.noise.log().mean()), log_evidence)
-    if plain:
+    if plain or not bool(tells.any()):
         return start
     evidence = RelevanceEvidence(
         lambda x: (gram.clone(), lambda _: torch.zeros_like(x)),

@@ -1,6 +1,6 @@
 """What a user passes, as arrays and back: tables, images, targets and labels, checked and scaled."""
 
-from gdkl.inputs.checks import MIN_ROWS, FloatArray, check_labels, check_row_count, check_rows, check_targets
+from gdkl.inputs.checks import MIN_ROWS, FloatArray, as_frame, check_labels, check_row_count, check_rows, check_targets
 from gdkl.inputs.encoding import ColumnCode, TableEncoder
 from gdkl.inputs.images import ImageInput, is_image_batch, refuse_channels_last
 from gdkl.inputs.tables import ColumnMoments, TableInput, is_long_table, row_parts
@@ -29,6 +29,7 @@ __all__ = [
     "TargetScaler",
     "Warp",
     "YeoJohnson",
+    "as_frame",
     "candidate_warps",
     "check_labels",
     "check_row_count",

@@ -32,21 +32,17 @@ MIN_ROWS = 4
 
 
 def on_cpu(X: Any) -> Any:
-    """A tensor or a masked array as a plain array, masked cells as missing ones; anything else as it is."""
+    """A tensor as an array; anything else as it is, but for arrays with masked cells, whose masks would be lost."""
+    if np.ma.is_masked(X):
+        raise DataError("masked cells are not read: drop these rows, or pass a DataFrame in which they are missing.")
     if isinstance(X, np.ma.MaskedArray):
-        return _unmasked(cast(Any, X))
+        return np.ma.getdata(cast(Any, X))
     if not isinstance(X, Tensor):
         return X
     if X.layout is not torch.strided:
         raise DataError("a sparse tensor is not supported: pass it as X.to_dense().")
     # NumPy has no bfloat16.
     return (X.float() if X.dtype == torch.bfloat16 else X).detach().cpu().numpy()
-
-
-def _unmasked(X: Any) -> Any:
-    if not bool(np.ma.getmaskarray(X).any()):
-        return np.ma.getdata(X)
-    return X.astype(np.float64).filled(np.nan) if X.dtype.kind in "biuf" else X.astype(object).filled(None)
 
 
 def as_frame(X: Any) -> Any:
@@ -124,6 +120,8 @@ def _validate(estimator: BaseEstimator, given: Any, **options: Any) -> Any:
             message = "X has no columns: give at least one."
         elif message.startswith("Expected unique column names"):
             message = f"X has columns of equal names ({message.split(' - ', 1)[-1]}): rename them."
+        elif "same order" in message:
+            message += " Put them in that order: X[model.feature_names_in_]."
         raise DataError(message) from error
     except TypeError as error:
         if "eature names" not in str(error):

@@ -106,7 +106,12 @@ class TableInput:
 
     @classmethod
     def fit(
-        cls, parts: Iterable[FloatArray], encoder: TableEncoder | None = None, *, tame_tails: bool = False
+        cls,
+        parts: Iterable[FloatArray],
+        encoder: TableEncoder | None = None,
+        *,
+        tame_tails: bool = False,
+        allow_constant: bool = False,
     ) -> TableInput:
         """Learn the scales from parts of the rows.
 
@@ -115,6 +120,7 @@ class TableInput:
             encoder: What encoded them.
             tame_tails: Whether columns with extreme values are transformed by an asinh, and values beyond the training
                 range by a logarithm; copies all rows.
+            allow_constant: Whether all columns may be constant, as those of a single row are; they are kept then.
         """
         tails = None
         if tame_tails:
@@ -125,9 +131,10 @@ class TableInput:
         for part in parts:
             moments.add(part)
         if encoder is None:
-            return replace(cls.from_moments(moments), tails=tails)
+            return replace(cls.from_moments(moments, allow_constant=allow_constant), tails=tails)
         columns = [encoder.columns[group] for group in encoder.groups]
-        table = replace(cls.from_moments(moments, [code.name for code in columns]), encoder=encoder, tails=tails)
+        names = [code.name for code in columns]
+        table = replace(cls.from_moments(moments, names, allow_constant=allow_constant), encoder=encoder, tails=tails)
         # The indicators of one category together vary as much as one number; else twelve levels would weigh as much as
         # twelve numbers (docs/results/negative.md).
         levels = np.array([code.kind == CATEGORY for code in columns])[table.kept]
@@ -135,11 +142,18 @@ class TableInput:
         return replace(table, std=np.where(levels, together, table.std))
 
     @classmethod
-    def from_moments(cls, moments: ColumnMoments, names: Any = None) -> TableInput:
+    def from_moments(cls, moments: ColumnMoments, names: Any = None, *, allow_constant: bool = False) -> TableInput:
         """The scales of columns whose moments are known; warns of constant columns."""
         mean, std, varies = moments.scales()
         if not bool(varies.any()):
-            raise DataError("every column of X is constant: nothing can be learned from it; give columns that vary.")
+            if not allow_constant:
+                raise DataError(
+                    "every column of X is constant: nothing can be learned from it; give columns that vary."
+                )
+            if moments.count > 1:
+                warnings.warn("Every column of X is constant: all rows are at one place.", DataWarning, stacklevel=6)
+            # Nothing is known of their scales: new rows count in their own units.
+            return cls(mean, std, np.ones_like(varies))
         if not bool(varies.all()):
             which = [str(names[i]) if names is not None else str(i) for i in np.flatnonzero(~varies)]
             listed = ", ".join(which[:5]) + (" ..." if len(which) > 5 else "")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gdkl.inputs.checks import FloatArray
 from gdkl.inputs.tables import ColumnMoments
@@ -28,19 +29,22 @@ class TargetScaler:
         std: Of each warped output.
         is_1d: Whether the targets came as a flat array.
         warps: One per output, or none at all.
+        varies: Whether each training target varied; one that did not has a standard deviation of 1, as in
+            scikit-learn's `GaussianProcessRegressor`. None for all.
     """
 
     mean: FloatArray
     std: FloatArray
     is_1d: bool
     warps: tuple[Warp | None, ...] = ()
+    varies: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warps", tuple(self.warps) or (None,) * len(self.mean))
 
     @classmethod
     def fit(cls, y: FloatArray, warps: Sequence[Warp | None] = ()) -> TargetScaler:
-        """Learn the scales of targets ``(n,)`` or ``(n, outputs)``; refuse constant ones."""
+        """Learn the scales of targets ``(n,)`` or ``(n, outputs)``."""
         moments = ColumnMoments()
         moments.add(_warped(y.reshape(len(y), -1), warps))
         return cls.from_moments(moments, y.ndim == 1, warps)
@@ -52,12 +56,20 @@ class TargetScaler:
             mean, std, varies = moments.scales()
         except DataError:
             raise DataError("y varies beyond what variances can hold: give it in other units.") from None
-        if not bool(varies.all()):
-            which = "" if len(std) == 1 else f" in output {int(np.argmin(varies))}"
-            raise DataError(f"y is constant{which}: there is nothing to predict; give targets that vary.")
         if not bool((std**2 > _SMALLEST_VARIANCE).all()):
             raise DataError(f"y varies by {std.max():.0e}, beyond what variances can hold: give it in other units.")
-        return cls(mean, std, is_1d, tuple(warps))
+        return cls(mean, std, is_1d, tuple(warps), varies)
+
+    def require_varying(self) -> None:
+        """Refuse constant targets, of which mini-batches learn nothing."""
+        if self.varies is not None and not bool(self.varies.all()):
+            which = "" if len(self.std) == 1 else f" in output {int(np.argmin(self.varies))}"
+            raise DataError(f"y is constant{which}: use inference='exact', or give targets that vary.")
+
+    def training_targets(self, y: FloatArray) -> FloatArray:
+        """`scaled` targets of a fit, exactly zero where they are constant up to rounding."""
+        scaled = self.scaled(y)
+        return scaled if self.varies is None else np.where(self.varies[:, None], scaled, 0.0)
 
     def scaled(self, y: FloatArray) -> FloatArray:
         """Warped and standardised targets, ``(outputs, n)``."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, cast
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 from torch.distributions import LogNormal
 
-from gdkl.gp import ExactPosterior, GPyTorchKernel, rbf_kernel, squared_distances
+from gdkl.gp import NOISE_START, ExactPosterior, GPyTorchKernel, rbf_kernel, squared_distances
+from gdkl.guide import informative
 from gdkl.numerics import NumericsWarning, limit_threads, require_memory, tensor_bytes
 from gdkl.training import (
     REFUSED,
@@ -43,12 +46,10 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
         remedy="Train on fewer rows.",
         device=data.rows.device,
     )
-    log_prior = _log_prior if ard else None
+    starts = [model.to(data.rows) for model in _starts(data, ard, base_kernel)]
+    first, log_prior = deepcopy(starts[0]), _log_prior if ard else None
     with limit_threads(data.n):
-        fits = [
-            (*maximise_evidence(model.to(data.rows), data, name=_MATRIX_NAME, log_prior=log_prior), model)
-            for model in _starts(data, ard, base_kernel)
-        ]
+        fits = [(*maximise_evidence(model, data, name=_MATRIX_NAME, log_prior=log_prior), model) for model in starts]
     # Where no evidence is finite, the first start, which has most noise, counts as it is.
     value, history, model = min(fits, key=lambda fit: fit[0])
     if value >= REFUSED:
@@ -59,11 +60,21 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
             stacklevel=2,
         )
     model.requires_grad_(False)
+    _reset_untold(model, first, ~informative(data.targets))
     noise = model.noise()
     posterior = ExactPosterior.condition(
         model.kernel, data.rows, data.targets, noise, row_noise=data.further_noise(noise), name=_MATRIX_NAME
     )
     return FittedModel(nn.Identity(), posterior, history)
+
+
+def _reset_untold(model: KernelAndNoise, first: KernelAndNoise, untold: Tensor) -> None:
+    """Give outputs whose targets tell nothing, ``(members, outputs)``, the hyperparameters of the first start."""
+    first.noise.assign(torch.full_like(first.noise(), NOISE_START))
+    for value, start in zip(model.parameters(), first.parameters(), strict=True):
+        # What a user's kernel has beside its own parameters serves all outputs.
+        if value.shape[:2] == untold.shape:
+            value[untold] = start.detach()[untold]
 
 
 def _log_prior(model: KernelAndNoise) -> Tensor:
@@ -81,7 +92,9 @@ def _starts(data: TrainingData, ard: bool, base_kernel: Kernel | None) -> Sequen
         kernel = batch_kernel(base_kernel, shape)
         check_kernel(GPyTorchKernel(kernel).to(data.rows), data.rows[:, :2])
         return [KernelAndNoise(kernel, shape, start=0.1)]
-    typical = float(squared_distances(data.rows).mean().sqrt())
+    # Of standardised rows; those of equal ones are not.
+    expected = math.sqrt(2 * data.rows.shape[-1])
+    typical = float(squared_distances(data.rows).mean().sqrt()) or expected
     starts: list[KernelAndNoise] = []
     for lengthscale, noise in ((typical, 0.3), (0.5 * typical, 0.02), (0.7, 0.02)):
         kernel = rbf_kernel(shape, ard_num_dims=data.rows.shape[-1] if ard else None)

@@ -22,6 +22,8 @@ def resolve_device(device: str | torch.device) -> torch.device:
         resolved = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise OptionError(f"device={device!r} is not known: use 'auto', 'cpu', 'cuda' or 'cuda:1'.") from error
+    if resolved.type == "mps":
+        raise OptionError(f"device={device!r} has no float64, which Gaussian processes take: use 'cpu' or 'cuda'.")
     if resolved.type not in ("cpu", "cuda"):
         raise OptionError(f"device={device!r} is not supported: use 'auto', 'cpu' or 'cuda'.")
     if resolved.type == "cuda" and not torch.cuda.is_available():

@@ -173,6 +173,18 @@ def evidence_bound(ell: Tensor, kl: Tensor, rows: int, weight: float = 1.0) -> O
     return weighted_sum(ell=(ell, 1.0), kl_u=(kl / rows, weight))
 
 
+def code_kl(mean: Tensor, variance: Tensor, prior: Tensor) -> Tensor:
+    """KL(N(μ, σ²) ‖ N(m, 1)) of codes ``(members, n, codes)``: sum over their dimensions, mean over rows.
+
+    Example:
+        >>> one = torch.ones(1, 3, 2)
+        >>> code_kl(one, one, 0 * one)
+        tensor([1.])
+    """
+    value = 0.5 * (variance + (mean - prior).square() - 1 - torch.log(variance))
+    return value.sum(dim=-1).mean(dim=-1)
+
+
 def cross_entropy(logits: Tensor, labels: Tensor) -> ObjectiveValue:
     """Mean of −log softmax(logits)[y], of logits ``(members, classes, n)``: for a network with a softmax head."""
     chosen = torch.log_softmax(logits, dim=-2).gather(-2, labels.unsqueeze(-2)).squeeze(-2)

@@ -45,6 +45,6 @@ def relevance(
     ax.set_yticks(range(len(drawn)), [labels[k] for k in drawn])
     if title is None and len(drawn) < len(values):
         title = f"the {len(drawn)} most relevant of {len(values)} columns"
-    dress(ax, title=title, xlabel="relevance: what the scaled column is multiplied by")
+    dress(ax, title=title, xlabel="relevance: factor on the scaled column")
     ax.grid(visible=False, axis="y")
     return ax

@@ -31,6 +31,20 @@ PALE: Final = "#E9ECEF"
 #: A method has the same colour in every picture.
 METHOD_COLORS: Final = {"GDKL": BLUE, "DKL": VERMILION, "NNGP": GREEN, "GP": PURPLE, "NN": ORANGE}
 
+#: All colours by name, for a page that has others for them in the dark.
+PAPER_COLORS: Final = {
+    "blue": BLUE,
+    "vermilion": VERMILION,
+    "green": GREEN,
+    "purple": PURPLE,
+    "orange": ORANGE,
+    "sky": SKY,
+    "ink": INK,
+    "soft": GREY,
+    "band": PALE,
+    "card": "#FFFFFF",
+}
+
 _FURTHER: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 
 DASHED: Final = (0, (4, 2.5))
@@ -99,6 +113,11 @@ def calibration_axes(ax: Axes, xlabel: str, ylabel: str, title: str | None = Non
     ax.set_xlim(0, 1)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+
+
+def legend_above(ax: Axes) -> None:
+    """A legend above the panel, where it hides nothing; it ends at the right, for labels on the left may be long."""
+    add_legend(ax, loc="lower right", bbox_to_anchor=(1.02, 1.0), ncols=3, columnspacing=1.0, handletextpad=0.4)
 
 
 def add_legend(ax: Axes, **options: Any) -> None:

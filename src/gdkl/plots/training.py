@@ -26,6 +26,9 @@ _NAMES = {
     "complexity": "complexity",
 }
 
+#: Falls of the learning rate that are marked at most.
+_MOST_FALLS = 10
+
 _TERM_COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
 
 
@@ -70,8 +73,44 @@ def history(
         label, width = _NAMES.get(name, name.replace("_", " ")), 2.0 if name == "objective" else 1.4
         ax.plot(steps, smooth.to_numpy(), color=color, linewidth=width, label=label)
     if "learning_rate" in columns:
-        for index in np.flatnonzero(np.diff(history["learning_rate"].to_numpy(dtype=np.float64))):
+        falls = np.flatnonzero(np.diff(history["learning_rate"].to_numpy(dtype=np.float64)))
+        # A rate that falls at every step has no places to mark.
+        for index in falls if len(falls) <= _MOST_FALLS else ():
             ax.axvline(float(steps[index + 1]), color=GREY, linewidth=0.8, linestyle=":", zorder=1)
     dress(ax, title=title, xlabel="step", ylabel="value per point")
     add_legend(ax)
+    return ax
+
+
+def learning_curve(
+    rows: Sequence[int],
+    scores: Sequence[float],
+    errors: Sequence[float],
+    *,
+    ylabel: str = "log-likelihood per held-out row",
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a score of held-out rows against the number of training rows, with standard errors.
+
+    Args:
+        rows: Numbers of training rows.
+        scores: Mean scores.
+        errors: Their standard errors.
+        ylabel: What the score is.
+        title: Of the panel.
+        ax: Where to draw; None for a new figure.
+
+    Example:
+        >>> learning_curve([50, 100], [-1.0, -0.5], [0.1, 0.1]).get_xlabel()
+        'training rows'
+    """
+    if not len(rows) == len(scores) == len(errors) > 0:
+        raise DataError("rows, scores and errors need one entry for each size, and a size at least.")
+    ax = panel_of(ax, 4.2, 3.1)
+    ax.errorbar(rows, scores, errors, color=BLUE, linewidth=1.6, marker="o", markersize=4, capsize=3)
+    dress(ax, title=title, xlabel="training rows", ylabel=ylabel)
+    ax.set_xscale("log")
+    ax.set_xticks(list(rows), [str(count) for count in rows])
+    ax.set_xticks([], minor=True)
     return ax

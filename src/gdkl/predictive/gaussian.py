@@ -168,7 +168,8 @@ class Predictive:
     def sample(self, n: int = 1, *, random_state: RandomState = None) -> FloatArray:
         """Draw ``n`` observations per point, ``(n, *shape)``, each point independently of the others.
 
-        For draws that are correlated between points use the estimator's ``sample_y``.
+        For draws that are correlated between points use the estimator's ``sample_y``, which returns them last,
+        ``(*shape, n)``, as scikit-learn's Gaussian process does.
         """
         return self._inverse(self._mixture().sample(n, draws_from(random_state, n)))
 

@@ -15,20 +15,21 @@ from gdkl.training.batches import (
 )
 from gdkl.training.build import (
     batch_kernel,
-    build_classifier_network,
     build_deep_kernel,
+    build_network_with_head,
     build_sparse_deep_kernel,
     check_kernel,
     training_features,
 )
-from gdkl.training.callbacks import Callback, EarlyStopping, History, StepReport, as_callbacks
+from gdkl.training.callbacks import Callback, EarlyStopping, History, KeepOnInterrupt, StepReport, as_callbacks
 from gdkl.training.checkpoint import Checkpoint, CheckpointWarning, RunCheckpoint
+from gdkl.training.coded import CodedModel
 from gdkl.training.cost import Problem, check_cost, prefers_exact
 from gdkl.training.data import ClassData, TrainingData
 from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
 from gdkl.training.distributed import current_world, local_device, process_group
 from gdkl.training.evidence import REFUSED, KernelAndNoise, maximise_evidence
-from gdkl.training.fit import fit_exact, fit_network, fit_sparse
+from gdkl.training.fit import condition_untrained, fit_exact, fit_network, fit_sparse
 from gdkl.training.fitted import (
     MOST_LOG_FACTOR,
     OUTLIER_VARIANCE,
@@ -38,6 +39,7 @@ from gdkl.training.fitted import (
     noise_factor,
     relevance_model,
 )
+from gdkl.training.gaussian_network import GaussianNetwork
 from gdkl.training.graphs import GraphedStep
 from gdkl.training.guided_splits import GuidedSplits, SplitInputs
 from gdkl.training.image_batches import ImageBatches
@@ -66,17 +68,20 @@ __all__ = [
     "Checkpoint",
     "CheckpointWarning",
     "ClassData",
+    "CodedModel",
     "Decay",
     "DeepKernel",
     "EarlyStopping",
     "EpochProgress",
     "FittedModel",
     "FittedNetwork",
+    "GaussianNetwork",
     "GraphedStep",
     "GuidedSplits",
     "HeldOut",
     "History",
     "ImageBatches",
+    "KeepOnInterrupt",
     "KernelAndNoise",
     "LoaderBatches",
     "NumberedBatches",
@@ -101,12 +106,13 @@ __all__ = [
     "as_callbacks",
     "as_pair",
     "batch_kernel",
-    "build_classifier_network",
     "build_deep_kernel",
+    "build_network_with_head",
     "build_sparse_deep_kernel",
     "check_batch_size",
     "check_cost",
     "check_kernel",
+    "condition_untrained",
     "current_world",
     "fit_exact",
     "fit_network",

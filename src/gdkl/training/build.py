@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 
 import torch
@@ -36,8 +37,19 @@ def build_deep_kernel(data: TrainingData, options: StudentOptions) -> DeepKernel
     return DeepKernel(network, kernel, noise)
 
 
-def build_sparse_deep_kernel(source: BatchSource, outputs: int, options: StudentOptions) -> SparseDeepKernel:
+def build_sparse_deep_kernel(
+    source: BatchSource,
+    outputs: int,
+    options: StudentOptions,
+    read_features: Callable[[Tensor], Tensor] | None = None,
+) -> SparseDeepKernel:
     """Make the members' networks, and start kernel and inducing points from the features of some rows.
+
+    Args:
+        source: Where rows come from.
+        outputs: Number of latent functions.
+        options: How the student is built.
+        read_features: From what the network returns to the features; None where they are what it returns.
 
     Raises:
         DataError: If there are more inducing points than rows, or a part does not fit the rows.
@@ -45,7 +57,7 @@ def build_sparse_deep_kernel(source: BatchSource, outputs: int, options: Student
     if options.n_inducing > source.rows:
         raise DataError(
             f"n_inducing={options.n_inducing} is more than the {source.rows} rows that are trained on (others may be "
-            "kept for the noise): use fewer inducing points, or inference='exact'."
+            "kept for the noise): use fewer inducing points, or inference='exact' where there is one."
         )
     wanted = max(_START_ROWS, _START_ROWS_PER_POINT * options.n_inducing)
     rows = source.sample(min(wanted, source.rows), options.seed).rows
@@ -54,19 +66,21 @@ def build_sparse_deep_kernel(source: BatchSource, outputs: int, options: Student
     kernel, noise = _kernel_and_noise((options.members, outputs), options, SPARSE_NOISE_START, like)
     check_features(network, rows[:64].expand(options.members, -1, -1))
     features = training_features(network, rows.expand(options.members, *rows.shape)).to(like)
+    if read_features is not None:
+        features = read_features(features)
     check_kernel(kernel, features[:, :2])
     start_kernel(kernel, features, output_scale=1.0)
     points = InducingPoints(cluster_centres(features, options.n_inducing, options.seed), outputs)
     return SparseDeepKernel(network, kernel, noise, points)
 
 
-def build_classifier_network(data: TrainingData, options: StudentOptions) -> Members:
-    """Make the members' networks, each with a linear layer from its features to one logit per class."""
+def build_network_with_head(data: TrainingData, options: StudentOptions, outputs: int) -> Members:
+    """Make the members' networks, each with a linear layer from its features to so many outputs."""
     networks: list[nn.Module] = []
     for _ in range(data.members):
         network = options.feature_net(data.rows.shape[-1]).to(data.rows)
         features = check_features(Members([network]), data.rows[:1])
-        head = nn.Linear(features.shape[-1], data.outputs, dtype=torch.float32).to(features)
+        head = nn.Linear(features.shape[-1], outputs, dtype=torch.float32).to(features)
         networks.append(WithHead(network, head))
     return Members(networks).to(data.rows.device)
 

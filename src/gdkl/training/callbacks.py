@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -47,6 +48,21 @@ class Callback:
 
     def on_end(self) -> None:
         """After the last step, however training ended."""
+
+
+class KeepOnInterrupt(Callback):
+    """Lets an estimator's ``fit`` return normally after a Ctrl-C, with a warning, and not raise KeyboardInterrupt.
+
+    Either way the model is usable as it stood. A script or a grid search then goes on with it, as if it were finished.
+
+    Example:
+        >>> from gdkl import GDKLRegressor
+        >>> model = GDKLRegressor(callbacks=[KeepOnInterrupt()])
+    """
+
+    #: There is nothing to do after a step.
+    every = sys.maxsize
+    can_wait = True
 
 
 class FunctionCallback(Callback):

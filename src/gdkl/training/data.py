@@ -21,7 +21,7 @@ class TrainingData:
 
     Attributes:
         rows: Inputs, ``(members, n, d)``.
-        targets: Targets, ``(members, outputs, n)``.
+        targets: Targets, ``(members, outputs, n)``; exactly zero where a single row or a constant tells nothing.
         noise_scale: What the noise variance of each row is multiplied by, ``(members, 1, n)``; None for one.
         noise_added: What each row has beside it, of the same shape; None for nothing.
     """
@@ -55,9 +55,12 @@ class TrainingData:
         return self.targets.shape[1]
 
     def row_noise(self, noise: Tensor) -> Tensor:
-        """Noise variances ``(members, outputs)`` row by row, as the targets; as they are if all rows are alike."""
+        """Noise variances ``(members, outputs)`` row by row, as the targets; as they are if all rows are alike.
+
+        Of variances that are row by row already, what the rows have in fact.
+        """
         if self.noise_scale is not None:
-            noise = noise.unsqueeze(-1) * self.noise_scale
+            noise = per_row(noise, self.targets) * self.noise_scale
         return noise if self.noise_added is None else per_row(noise, self.targets) + self.noise_added
 
     def further_noise(self, noise: Tensor) -> Tensor | None:

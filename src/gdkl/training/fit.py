@@ -1,7 +1,7 @@
 """From a method's objective to a trained student: build it under its seed, take the steps, condition it.
 
 A method calls one of three: `fit_exact` (all rows at every step), `fit_sparse` (inducing points and batches) and
-`fit_network` (a network with a softmax head). They share everything else.
+`fit_network` (a network with a linear head). They share everything else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,8 @@ from gdkl.numerics import TRAINING_SMALLEST, limit_threads, thread_pool
 from gdkl.objectives import ObjectiveValue
 from gdkl.training.batches import Batch, BatchSource
 from gdkl.training.build import (
-    build_classifier_network,
     build_deep_kernel,
+    build_network_with_head,
     build_sparse_deep_kernel,
     check_features,
     draws_random_numbers,
@@ -98,15 +98,23 @@ def fit_exact(
         return _Run(take, groups, threads, lambda: {"noise": student.noise()})
 
     trained = _train(build, prepare, options, data.rows, problem.used // 2 if problem.guided else data.n)
-    student = trained.student
-    with torch.no_grad():
-        features = student.network(data.rows)
-        noise = student.noise()
-        own = data.further_noise(noise) if row_noise is None else row_noise
-        posterior = ExactPosterior.condition(
-            student.kernel, features, data.targets, noise, row_noise=own, name=MATRIX_NAME
-        )
-    return FittedModel(student.network, posterior, trained.history, trained.outcome)
+    posterior = _condition(trained.student, data, row_noise)
+    return FittedModel(trained.student.network, posterior, trained.history, trained.outcome)
+
+
+def condition_untrained(data: TrainingData, options: StudentOptions) -> FittedModel:
+    """A deep kernel as it starts, conditioned on all rows: where there is nothing to train it on."""
+    with seeded(options.seed, data.rows.device):
+        student = build_deep_kernel(data, options)
+    student.requires_grad_(False).eval()
+    return FittedModel(student.network, _condition(student, data))
+
+
+@torch.no_grad()
+def _condition(student: DeepKernel, data: TrainingData, row_noise: Tensor | None = None) -> ExactPosterior:
+    features, noise = student.network(data.rows), student.noise()
+    own = data.further_noise(noise) if row_noise is None else row_noise
+    return ExactPosterior.condition(student.kernel, features, data.targets, noise, row_noise=own, name=MATRIX_NAME)
 
 
 def fit_sparse(
@@ -117,6 +125,7 @@ def fit_sparse(
     inputs: Callable[[int, Batch], Sequence[Tensor]] | None = None,
     *,
     learn_noise: bool = True,
+    read_features: Callable[[Tensor], Tensor] | None = None,
     finish: Callable[[SparseDeepKernel], None] | None = None,
 ) -> FittedModel:
     """Train a deep kernel with inducing points on an objective over batches.
@@ -129,12 +138,14 @@ def fit_sparse(
         inputs: From the number of a step and its batch to what else the objective needs and the student does not
             change: the guide's marginals, samples.
         learn_noise: Whether the noise is learned; not with a softmax likelihood.
+        read_features: From what the network returns to the features that inducing points start from, where the loss
+            makes features of it; None where they are what it returns.
         finish: Changes the trained student, in evaluation mode, before its posterior is taken.
     """
     rows = source.sample(2, options.seed).rows.expand(options.members, -1, -1)
 
     def build() -> SparseDeepKernel:
-        student = build_sparse_deep_kernel(source, outputs, options)
+        student = build_sparse_deep_kernel(source, outputs, options, read_features)
         student.noise.requires_grad_(learn_noise)
         return student
 
@@ -170,14 +181,20 @@ def fit_sparse(
     return FittedModel(trained.student.network, posterior, trained.history, trained.outcome)
 
 
-def fit_network(data: TrainingData, options: StudentOptions, loss: Loss) -> FittedNetwork:
-    """Train networks with a linear head on an objective over all rows: ``loss(network, data)``."""
+def fit_network(data: TrainingData, options: StudentOptions, loss: Loss, *, per_output: int = 1) -> FittedNetwork:
+    """Train networks with a linear head on an objective over all rows: ``loss(network, data)``.
+
+    The head has ``per_output`` numbers for each target, or for each class.
+    """
 
     def prepare(student: Members, stochastic: bool) -> _Run:
         step = AutogradStep(student, loss)
         return _Run(lambda _: step(data), [_network_group(student, options)])
 
-    trained = _train(lambda: build_classifier_network(data, options), prepare, options, data.rows, data.n)
+    def build() -> Members:
+        return build_network_with_head(data, options, per_output * data.outputs)
+
+    trained = _train(build, prepare, options, data.rows, data.n)
     return FittedNetwork(trained.student, data.outputs, trained.history, trained.outcome)
 
 
@@ -239,6 +256,8 @@ def _train(
             extra_values=run.extra_values,
         )
     student.requires_grad_(False)
+    if options.finish is not None:
+        options.finish(cast(Members, network))
     check_features(network, rows)
     return _Trained(student, history.rows, outcome)
 

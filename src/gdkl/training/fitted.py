@@ -1,10 +1,11 @@
-"""Trained models: a network with a posterior over its features, or with a softmax head."""
+"""Trained models: a network with a posterior over its features, or with a linear head."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from gdkl.gp import ExactPosterior, GPyTorchKernel, Marginals, ScaledKernel, Spa
 from gdkl.guide import MATRIX_NAME, RelevanceFit, as_kernel_function
 from gdkl.infinite import InfiniteNetwork
 from gdkl.nets import ColumnScale, Members
-from gdkl.numerics import map_rows, require_memory, rows_per_chunk, tensor_bytes
+from gdkl.numerics import OptionError, map_rows, require_memory, rows_per_chunk, tensor_bytes
 from gdkl.training.data import TrainingData
 from gdkl.training.dispatch import TrainingOutcome
 from gdkl.training.student import select_members
@@ -51,10 +52,19 @@ class FittedModel:
         """Noise variances of predictions, ``(members, outputs)``."""
         return self.posterior.noise if self.predictive_noise is None else self.predictive_noise
 
+    def noise_at(self, rows: Tensor) -> Tensor:
+        """The same at rows ``(members or 1, m, d)``: ``(members, outputs, m)``, or 1 for m where it is constant."""
+        return self.noise.unsqueeze(-1)
+
     @property
     def members(self) -> int:
         """Number of members."""
         return self.posterior.weights.shape[0]
+
+    @property
+    def example(self) -> Tensor:
+        """A tensor on the model's device, in the precision that it takes rows in."""
+        return self.posterior.features
 
     def select(self, members: Sequence[int]) -> FittedModel:
         """A model of some of the members."""
@@ -93,10 +103,40 @@ class FittedModel:
             chunk_size = min(chunk_size, self.most_rows)
 
         def some(part: Tensor) -> tuple[Tensor, ...]:
-            return tuple(posterior.marginals(self.embed(part.transpose(0, 1))))
+            return tuple(self.latents(self.embed(part.transpose(0, 1))))
 
         mean, variance = map_rows(some, rows.transpose(0, 1), chunk_size, row_dim=-1)
         return Marginals(mean, variance)
+
+    @torch.no_grad()
+    def features(self, rows: Tensor) -> Tensor:
+        """Features ``(members, m, p)`` of rows ``(members or 1, m, d)``."""
+        rows = self._as_embedded(rows).expand(self.members, -1, -1)
+        chunk = self.most_rows or _ROWS_AT_A_TIME
+        return map_rows(lambda part: (self.embed(part.transpose(0, 1)),), rows.transpose(0, 1), chunk, row_dim=-2)[0]
+
+    @torch.no_grad()
+    def condition(self, rows: Tensor, targets: Tensor, row_noise: Tensor | None = None) -> FittedModel:
+        """The same model given further rows ``(members or 1, m, d)`` with targets ``(members or 1, outputs, m)``.
+
+        Network, kernel and noise stay; exact posteriors alone. ``row_noise``, ``(1, 1, m)``, is what each row has
+        beside the noise.
+        """
+        posterior = self.posterior
+        if not isinstance(posterior, ExactPosterior):
+            raise OptionError("a model with inducing points cannot be conditioned on further rows: fit to all rows.")
+        members, outputs, n = posterior.weights.shape
+        size = n + rows.shape[-2]
+        require_memory(
+            2 * members * tensor_bytes(outputs, size, size, dtype=posterior.weights.dtype),
+            what=f"the factors of {size} rows",
+            remedy="Condition on fewer rows.",
+            device=rows.device,
+        )
+        features = self.embed(self._as_embedded(rows).expand(members, -1, -1))
+        targets = targets.to(posterior.weights).expand(members, outputs, -1)
+        extended = posterior.extend(features, targets, row_noise=row_noise, name=MATRIX_NAME)
+        return replace(self, posterior=extended)
 
     @torch.no_grad()
     def covariance(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,7 +149,15 @@ class FittedModel:
             remedy="Predict fewer rows at a time, or use return_std instead of return_cov.",
             device=rows.device,
         )
-        return self.posterior.covariance(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+        return self.joint_latents(self.embed(self._as_embedded(rows).expand(members, -1, -1)))
+
+    def latents(self, features: Tensor) -> Marginals:
+        """Latent marginals at what the network returns."""
+        return self.posterior.marginals(features)
+
+    def joint_latents(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent means and full covariances at what the network returns."""
+        return self.posterior.covariance(features)
 
     def _as_embedded(self, rows: Tensor) -> Tensor:
         """Rows in the precision of the network, which may be another than that of the algebra over its features."""
@@ -121,11 +169,12 @@ class FittedModel:
 class FittedNetwork:
     """A trained network with a softmax head; its latent functions are the logits, without uncertainty.
 
-    ``embed`` turns rows ``(members, m, d)`` into logits ``(members, m, classes)``; the rest is as in `FittedModel`.
+    ``embed`` turns rows ``(members, m, d)`` into logits ``(members, m, outputs)``, one per class; the rest is as in
+    `FittedModel`.
     """
 
     embed: Members
-    classes: int
+    outputs: int
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     outcome: TrainingOutcome | None = None
     most_rows: int | None = None
@@ -133,20 +182,34 @@ class FittedNetwork:
     @property
     def noise(self) -> Tensor:
         """A network has none: zeros ``(members, classes)``."""
-        return torch.zeros(self.embed.count, self.classes, dtype=torch.float64)
+        return torch.zeros(self.embed.count, self.outputs, dtype=torch.float64)
+
+    @property
+    def members(self) -> int:
+        """Number of members."""
+        return self.embed.count
+
+    @property
+    def example(self) -> Tensor:
+        """A tensor on the model's device, in the precision that it takes rows in."""
+        return next(value for value in self.embed.parameters() if value.is_floating_point())
 
     @torch.no_grad()
     def marginals(self, rows: Tensor) -> Marginals:
         """Logits at rows ``(members or 1, m, d)`` as means ``(members, classes, m)`` of variance zero."""
+        mean = self.outputs_at(rows).double()
+        return Marginals(mean, torch.zeros_like(mean))
+
+    @torch.no_grad()
+    def outputs_at(self, rows: Tensor) -> Tensor:
+        """What the heads return at rows ``(members or 1, m, d)``, ``(members, numbers, m)``."""
         rows = rows.expand(self.embed.count, -1, -1)
 
         def some(part: Tensor) -> tuple[Tensor]:
             return (self.embed(part.transpose(0, 1)).mT,)
 
         chunk = self.most_rows or _ROWS_AT_A_TIME
-        (mean,) = map_rows(some, rows.transpose(0, 1), chunk, row_dim=-1)
-        mean = mean.double()
-        return Marginals(mean, torch.zeros_like(mean))
+        return map_rows(some, rows.transpose(0, 1), chunk, row_dim=-1)[0]
 
 
 def relevance_model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
@@ -203,6 +266,11 @@ class Stack:
         total = total / total.sum(dim=0)
         return total if self.outliers is None else torch.cat([(1 - self.outliers) * total, self.outliers * total])
 
+    def condition(self, rows: Tensor, targets: Tensor, row_noise: Tensor | None = None) -> Stack:
+        """The same mixture with each of its models given further rows, as by `FittedModel.condition`."""
+        models = {name: model.condition(rows, targets, row_noise) for name, model in self.models.items()}
+        return replace(self, models=models)
+
     def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Latent means and variances ``(K, outputs, m)`` of all members at rows ``(1, m, d)``, and their noise.
 
@@ -214,12 +282,49 @@ class Stack:
         """The same with covariances ``(K, outputs, m, m)``."""
         return self._joined(lambda model: model.covariance(rows), rows)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every model is conditioned on all training rows, and not through inducing points or a head."""
+        # A network with a head has no posterior.
+        return all(isinstance(getattr(model, "posterior", None), ExactPosterior) for model in self.models.values())
+
+    def left_out(self, rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """`marginals` of each training row given all others, of a stack that is exact.
+
+        Args:
+            rows: The training rows ``(1, n, d)``; None where the noise is constant.
+        """
+        return self._joined(lambda model: cast(ExactPosterior, model.posterior).left_out(), rows)
+
+    def take(self, rows: Tensor) -> Stack:
+        """The same models, if exact, conditioned on some of the training rows, by their positions ``(k,)``."""
+
+        def some(model: FittedModel) -> FittedModel:
+            return replace(model, posterior=cast(ExactPosterior, model.posterior).take(rows, name=MATRIX_NAME))
+
+        return replace(self, models={name: some(model) for name, model in self.models.items()})
+
+    def training_rows(self) -> Tensor | None:
+        """The scaled training rows ``(n, d)``, where a model of the stack sees them as they are but for relevances."""
+        for model in self.models.values():
+            embed, posterior = model.embed, getattr(model, "posterior", None)
+            if not isinstance(posterior, ExactPosterior):
+                continue
+            if isinstance(embed, nn.Identity):
+                return posterior.features[0]
+            if isinstance(embed, Members) and embed.count == 1 and isinstance(embed.template, ColumnScale):
+                return posterior.features[0] / embed.template.factors
+        return None
+
     def _joined(
-        self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor
+        self, predict: Callable[[FittedModel], tuple[Tensor, Tensor]], rows: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        found = [(*predict(model), model.noise.unsqueeze(-1)) for model in self.models.values()]
+        found = [
+            (*predict(model), model.noise.unsqueeze(-1) if rows is None else model.noise_at(rows))
+            for model in self.models.values()
+        ]
         mean, variance, noise = (torch.cat(values) for values in zip(*found, strict=True))
-        if self.log_noise is not None:
+        if self.log_noise is not None and rows is not None:
             noise = noise * noise_factor(self.log_noise, rows)
         if self.outliers is None:
             return mean, variance, noise

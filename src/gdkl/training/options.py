@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gdkl.gp import NOISE_FLOOR
-from gdkl.nets import MLP
+from gdkl.nets import MLP, Members
 from gdkl.numerics import OptionError
 from gdkl.training.batches import ALONE, World
 from gdkl.training.callbacks import Callback
@@ -44,6 +44,7 @@ class StudentOptions:
         algebra: Inducing points: precision of the Gaussian process; the network has that of the rows.
         compile: Inducing points: whether `torch.compile` fuses the network's operations.
         graph: Inducing points: whether a step on a GPU is captured as one CUDA graph and replayed.
+        finish: Changes the trained networks, in evaluation mode, before anything is computed with them; None for none.
         seed: Of initial weights, dropout, splits and samples.
         callbacks: Called after each step.
         checkpoint: Where a run that may be killed saves its state; None for nowhere.
@@ -65,6 +66,7 @@ class StudentOptions:
     algebra: torch.dtype = torch.float64
     compile: bool = False
     graph: bool = False
+    finish: Callable[[Members], None] | None = None
     seed: int = 0
     callbacks: Sequence[Callback] = ()
     checkpoint: RunCheckpoint | None = None
