@@ -101,7 +101,7 @@ def test_there_are_enough_cells():
     assert sum(len(cells(kinds)) for kinds in (BAD, WELCOME, NEW_ROWS)) >= 400
 
 
-@pytest.mark.parametrize(("odd", "name"), cells(BAD, quick=4))
+@pytest.mark.parametrize(("odd", "name"), cells(BAD, quick=9))
 def test_bad_input(odd, name):
     # A model that was fitted before stays as it is.
     model = copy.deepcopy(plain(name))
@@ -119,7 +119,7 @@ def test_bad_input(odd, name):
     assert (digest(rows), digest(y)) == before
 
 
-@pytest.mark.parametrize(("odd", "name"), cells(WELCOME, quick=7))
+@pytest.mark.parametrize(("odd", "name"), cells(WELCOME, quick=13))
 def test_odd_input(odd, name):
     check_welcome(odd, name)
 
@@ -155,7 +155,7 @@ def check_welcome(odd, name):
         assert (found[0] < values.max() + spread).all()
 
 
-@pytest.mark.parametrize(("odd", "name"), cells(NEW_ROWS, quick=4))
+@pytest.mark.parametrize(("odd", "name"), cells(NEW_ROWS, quick=9))
 def test_odd_rows_to_predict(odd, name):
     model = plain(name)
     new = odd.make(X, None, NEW)[2]
