@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gdkl.numerics import NotPositiveDefiniteError, NumericsError, NumericsWarning, cholesky
+from gdkl.numerics import NotPositiveDefiniteError, NumericsError, NumericsWarning, cholesky, eigenvectors
 from gdkl.numerics.factors import RELATIVE_JITTERS
 
 DTYPES = [torch.float32, torch.float64]
@@ -232,3 +232,39 @@ def test_factors_rebuild_their_matrix(n: int, seed: int, exponent: float) -> Non
     factor = cholesky(matrix, name="K")
     assert torch.equal(factor, factor.tril())
     assert float((factor @ factor.mT - matrix).abs().max()) <= 1e-13 * float(matrix.abs().max())
+
+
+def test_rounding_within_a_factorisation_in_single_precision_is_no_reason_for_a_jitter() -> None:
+    """Positive definite by 4e-7 of the diagonal; in single precision alone it would take a jitter of 1e-5."""
+    x = torch.linspace(0, 1, 200, dtype=torch.float64)
+    matrix = torch.exp(-3 * (x[:, None] - x[None, :]).square()) + 1e-6 * torch.eye(200, dtype=torch.float64)
+    with pytest.warns(NumericsWarning, match="float32") as record:
+        factor = cholesky(matrix.float(), name="K")
+    assert reported(record) == pytest.approx(1e-7, rel=0.06)
+    assert factor.dtype == torch.float32
+    assert float((factor.double() @ factor.double().mT - matrix).abs().max()) < 1e-6
+
+
+def test_good_members_in_single_precision_are_unchanged_beside_one_in_double() -> None:
+    good = spectrum(1.0, 2.0, 3.0, 4.0, 5.0, 6.0).float()
+    batch = torch.stack([good, needing(1e-3).float(), good]).requires_grad_()
+    with pytest.warns(NumericsWarning, match="float32"):
+        factor = cholesky(batch, name="K")
+    for index in (0, 2):
+        assert torch.equal(factor[index], torch.linalg.cholesky(good))
+    factor.sum().backward()
+    assert batch.grad is not None
+    assert bool(torch.isfinite(batch.grad).all())
+    alone = good.clone().requires_grad_()
+    torch.linalg.cholesky(alone).sum().backward()
+    assert torch.equal(batch.grad[0], alone.grad)
+
+
+def test_eigenvalues_that_cannot_be_found_are_an_error_of_one_line() -> None:
+    matrix = spectrum(1.0, 2.0, 3.0)
+    values, Q = eigenvectors(matrix, name="K")
+    torch.testing.assert_close(values, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    torch.testing.assert_close((Q * values) @ Q.mT, matrix)
+    with pytest.raises(NumericsError, match=r"eigenvalues of the guide's Gram \(3 x 3\) cannot be computed") as caught:
+        eigenvectors(matrix * math.nan, name="the guide's Gram")
+    assert "\n" not in str(caught.value)

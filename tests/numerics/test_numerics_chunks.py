@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gdkl.numerics import DEFAULT_BUDGET, OptionError, chunk_slices, map_rows, rows_per_chunk
+from gdkl.numerics import DEFAULT_BUDGET, MemoryLimitError, OptionError, chunk_slices, map_rows, rows_per_chunk
 
 
 @given(st.integers(0, 300), st.integers(1, 350))
@@ -81,3 +81,36 @@ def test_a_negative_dimension_counts_from_the_end() -> None:
     rows = torch.arange(6.0)
     (got,) = map_rows(lambda part: (part.expand(2, 3, -1),), rows, 4, row_dim=-1)
     assert torch.equal(got, rows.expand(2, 3, 6))
+
+
+def greedy(most: int, calls: list[int]):
+    """A function of rows that asks for more memory than any machine has where it gets more than so many."""
+
+    def function(part: Tensor) -> tuple[Tensor]:
+        calls.append(len(part))
+        if len(part) > most:
+            torch.empty(2**58)
+        return (part * 2,)
+
+    return function
+
+
+@pytest.mark.parametrize(("most", "expected"), [(9, [20, 10, 5, 5, 5, 5]), (1, [20, 10, 5, 2] + [1] * 20)])
+def test_chunks_that_do_not_fit_are_halved(most: int, expected: list[int]) -> None:
+    rows, calls = torch.arange(20.0), list[int]()
+    (doubled,) = map_rows(greedy(most, calls), rows, 100, row_dim=0)
+    assert torch.equal(doubled, 2 * rows)
+    assert calls == expected
+
+
+def test_a_row_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(MemoryLimitError, match="a single row of a prediction needs more memory than there is on cpu"):
+        map_rows(greedy(0, []), torch.arange(20.0), 100, row_dim=0)
+
+
+def test_other_errors_are_not_taken_for_memory() -> None:
+    def function(part: Tensor) -> tuple[Tensor]:
+        raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        map_rows(function, torch.arange(20.0), 100, row_dim=0)

@@ -35,6 +35,7 @@ from gdkl.numerics import (
     NotFittedError,
     OptionError,
     available_memory,
+    named_memory_errors,
     resolve_device,
     resolve_dtype,
 )
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
 _INFERENCES = ("auto", "exact", "sparse")
 
 AnyModel = FittedModel | FittedNetwork
+
+#: What to do where memory runs out in training.
+_LESS = "Use inference='sparse', fewer rows or outputs, smaller batches or a smaller feature_net, or another device."
 
 #: Where the rows and targets of a fit come from.
 Source: TypeAlias = ArraySource | LoaderSource
@@ -186,7 +190,10 @@ class EstimatorBase(Diagnosing, CallbackSupport, BaseEstimator, ABC):
             plan = self._plan(source, device, seed, exact, checkpoints)
             if tasks is not None:
                 plan = replace(plan, callbacks=[*plan.callbacks, tasks])
-            fit = self._train(source, plan)
+            with named_memory_errors(
+                what=f"training on {source.rows} rows of {self.n_features_in_} columns", remedy=_LESS, device=device
+            ):
+                fit = self._train(source, plan)
             if checkpoints is not None:
                 checkpoints.end(fit.model.outcome)
             self.inference_ = "exact" if exact else "sparse"

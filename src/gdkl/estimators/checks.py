@@ -8,7 +8,8 @@ import numpy as np
 
 from gdkl.estimators.factories import check_base_kernel, network_builder
 from gdkl.estimators.kinds import check_augment
-from gdkl.numerics import OptionError
+from gdkl.inputs import FloatArray
+from gdkl.numerics import DataError, OptionError
 from gdkl.training import as_callbacks
 
 if TYPE_CHECKING:
@@ -49,6 +50,22 @@ def check_student_options(estimator: EstimatorBase) -> None:
     check_augment(estimator.augment)
     # A Checkpoint is a callback too; `fit` hands it to the training loop.
     as_callbacks(estimator.callbacks)
+
+
+def check_predictions(*values: FloatArray, first_row: int = 0) -> None:
+    """Refuse predictions that are not finite: rows so far from those of ``fit`` that kernels overflow have none.
+
+    Args:
+        *values: Arrays ``(..., m)`` of the same rows.
+        first_row: Number of the first row, where they are a part of a longer table.
+    """
+    finite = np.all([np.isfinite(part).all(axis=tuple(range(part.ndim - 1))) for part in values], axis=0)
+    if not bool(finite.all()):
+        bad = np.flatnonzero(~finite)
+        raise DataError(
+            f"{len(bad)} row{'s' if len(bad) > 1 else ''} of X (first: row {first_row + bad[0]}) cannot be predicted: "
+            "kernels overflow so far from the rows of fit. Give values in the units of fit, or leave these rows out."
+        )
 
 
 def refuse_fit_options(options: dict[str, Any]) -> None:

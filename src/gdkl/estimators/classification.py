@@ -21,6 +21,7 @@ from gdkl.calibration import (
     mix_classes,
 )
 from gdkl.estimators.base import AnyModel, EstimatorBase, Fit, Source, to_numpy
+from gdkl.estimators.checks import check_predictions
 from gdkl.estimators.describe import stack_relevance
 from gdkl.estimators.intervals import as_given
 from gdkl.estimators.kinds import AUTO, ImageKind, Kind, TableKind, check_views
@@ -264,6 +265,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
             wholes.append(self._mixed(self.stack_, self.model_, log_probs, rows, self.sampling_seed_))
             latents.append((mean, variance))
         mean, variance = (torch.cat(part) for part in zip(*latents, strict=True))
+        check_predictions(*(to_numpy(part) for part in (mean, variance, *wholes)))
         # Law of total variance over the members and views.
         total = variance.mean(dim=0) + mean.var(dim=0, correction=0)
         return ClassPredictive(

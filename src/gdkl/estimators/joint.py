@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from gdkl.estimators.base import to_numpy
+from gdkl.estimators.checks import check_predictions
 from gdkl.estimators.intervals import as_given
 from gdkl.inputs import FloatArray, TargetScaler, joint_warp
 from gdkl.numerics import OptionError
@@ -95,6 +96,7 @@ class JointMixin:
         rows = self._scaled_rows(X)
         with torch.no_grad():
             means, covariances, noises = self.stack_.joint(rows)
+        check_predictions(to_numpy(means), to_numpy(covariances))
         diagonal = covariances.diagonal(dim1=-2, dim2=-1)
         if noise:
             further = noises.expand_as(diagonal)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gdkl.calibration import held_out_count, select_warp
 from gdkl.estimators.base import EstimatorBase, Fit, Source, to_numpy
+from gdkl.estimators.checks import check_predictions
 from gdkl.estimators.conditioning import ConditioningMixin
 from gdkl.estimators.describe import stack_relevance
 from gdkl.estimators.factories import guide_kernel
@@ -245,6 +246,7 @@ class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMi
         for first, part in row_parts(X):
             mean, variance, noise = self.stack_.marginals(self._scaled_rows(part, first))
             total, latent = (target.variances(to_numpy(value)) for value in (variance + noise, variance))
+            check_predictions(to_numpy(mean), to_numpy(variance), first_row=first)
             parts.append((target.means(to_numpy(mean)), total, latent))
         joined = [
             np.concatenate(values, axis=1) if len(parts) > 1 else values[0] for values in zip(*parts, strict=True)

@@ -53,8 +53,8 @@ class FitCheckpoints:
         return made
 
     def end(self, outcome: TrainingOutcome | None) -> None:
-        """Remove the files of a fit that has ended; one that was interrupted or failed may be resumed."""
-        if outcome is None or not (outcome.interrupted or outcome.failed):
+        """Remove the files of a fit that has ended; one that was interrupted may be resumed."""
+        if outcome is None or not outcome.interrupted:
             for checkpoint in self._made:
                 checkpoint.remove()
 

@@ -114,6 +114,7 @@ class ExactPosterior:
     @torch.no_grad()
     def marginals(self, features: Tensor) -> Marginals:
         """Latent marginals at new features ``(members, m, p)``: ``(members, outputs, m)`` each."""
+        features = features.to(self.features)
         mean, whitened = self._project(features)
         prior = self.kernel.diagonal(features.unsqueeze(-3)).expand(mean.shape)
         return Marginals(mean, floor_variance(prior - whitened.square().sum(dim=-2), prior))
@@ -124,6 +125,7 @@ class ExactPosterior:
         From features ``(..., members, m, p)``, to which gradients flow; each entry of the leading dimensions is a set
         of rows with a covariance of its own.
         """
+        features = features.to(self.features)
         *sets, _, m, _ = features.shape
         # The rows of all sets beside each other: one product with the training rows.
         mean, whitened = self._project(features.movedim(-3, 0).flatten(1, -2))

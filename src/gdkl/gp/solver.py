@@ -122,7 +122,8 @@ class Solver:
         if groups is not None:
             for group in torch.nonzero(torch.bincount(groups) > 1).flatten():
                 rows = torch.nonzero(groups == group).flatten()
-                covariance = torch.linalg.inv(inverse[..., rows[:, None], rows])
+                precision = cholesky(inverse[..., rows[:, None], rows], name="the inverse of the kernel matrix")
+                covariance = torch.cholesky_inverse(precision)
                 mean[..., rows] = y[..., rows] - (covariance @ alpha[..., rows].unsqueeze(-1)).squeeze(-1)
                 variance[..., rows] = covariance.diagonal(dim1=-2, dim2=-1)
         return Marginals(mean, variance)

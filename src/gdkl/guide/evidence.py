@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gdkl.gp import NOISE_START
+from gdkl.numerics import eigenvectors
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -76,7 +77,7 @@ def fit_by_evidence(gram: Tensor, targets: Tensor, noise_floor: float, *, little
         gram = gram.index_select(-2, chosen).index_select(-1, chosen)
         targets = targets.index_select(-1, chosen)
     prior = LITTLE_NOISE if little_noise else None
-    eigenvalues, Q = torch.linalg.eigh(gram)
+    eigenvalues, Q = eigenvectors(gram, name="the guide's kernel matrix")
     # Rounding leaves eigenvalues a little below zero; a kernel has none.
     eigenvalues = eigenvalues.clamp_min(0).unsqueeze(-2)
     z_squared = (targets @ Q).square()

@@ -27,6 +27,9 @@ from torch.nn.functional import one_hot
 from gdkl.gp import LabelTargets
 from gdkl.guide.kernels import GuideKernel, as_kernel_function
 from gdkl.guide.relevance_search import DifferentiableGram, EvidenceGradient
+from gdkl.numerics import NumericsError, cholesky
+
+_MATRIX_NAME = "the matrix of Laplace's approximation"
 
 #: Newton's method ends after so many steps, or where one gains less than the second number per row.
 _STEPS, _SETTLED = 50, 1e-8
@@ -88,7 +91,7 @@ def class_mode(K: Tensor, labels: Tensor, n_classes: int, start: Tensor | None =
         root = curvature.sqrt()
         B = root.unsqueeze(-1) * K * root.unsqueeze(-2)
         B.diagonal(dim1=-2, dim2=-1).add_(1)
-        L = torch.linalg.cholesky(B)
+        L = cholesky(B, name=_MATRIX_NAME)
         if done or left == 0:
             return ClassMode(weights, f, probs, curvature, L, value)
         direction = _inverse_product(K, member - probs - weights, probs, root, L)
@@ -169,7 +172,12 @@ class LaplaceEvidence:
         if not 0 < normaliser < math.inf or not bool(torch.isfinite(gram).all()):
             return None
         K = gram * (scale / normaliser)
-        mode = class_mode(K, self._labels, classes, self._start)
+        try:
+            mode = class_mode(K, self._labels, classes, self._start)
+        except NumericsError:
+            # What the next evaluation starts from must be finite.
+            self._start = None
+            return None
         self._start, probs, root, L = mode.weights, mode.probs, mode.curvature.sqrt(), mode.L
         # Two classes share a factor, which counts for both.
         each = classes // len(L)

@@ -37,6 +37,9 @@ _TOLERANCE = 1e-4
 #: The objective where the matrix has no factor: the line search steps back.
 _REFUSED = 1e10
 
+#: Log scale and log noise at which every covariance matrix has a factor.
+_HALF_NOISE = (math.log(0.5), math.log(0.5))
+
 #: From rows to their Gram matrix, and to what takes a derivative by it to one by the rows.
 DifferentiableGram: TypeAlias = Callable[[Tensor], tuple[Tensor, Pullback]]
 
@@ -149,7 +152,8 @@ def search(
 ) -> Hyperparameters | None:
     """The most probable hyperparameters that L-BFGS finds from any start; None if no evidence was finite.
 
-    ``groups``, ``(d,)``, numbers the group of each column; ``little_noise`` is as for `fit_by_evidence`.
+    Where that of no start is, it begins once more where half of the variance is noise and no column differs from
+    another. ``groups``, ``(d,)``, numbers the group of each column; ``little_noise`` is as for `fit_by_evidence`.
     """
     count, numbers = len(starts[0].log_multipliers), evidence.targets.numel()
     # Of the vector that is searched for: a, z, log scale and log noise.
@@ -180,16 +184,20 @@ def search(
         z = (log_r - a) / deviation if deviation > 0 else np.zeros(count)
         return np.clip(np.array([a, *z, start.log_scale, start.log_noise]), *bounds.T)
 
-    results = [
-        minimise(
-            objective,
-            vector(start),
-            iterations=iterations,
-            value_tolerance=_TOLERANCE,
-            gradient_tolerance=1e-5,
-            bounds=bounds,
-        )
-        for start in starts
-    ]
-    best = min(results, key=lambda result: result.value)
-    return read(best.x, best.value) if best.value < _REFUSED else None
+    safe = Hyperparameters(torch.zeros_like(starts[0].log_multipliers), *_HALF_NOISE)
+    for some in (starts, [safe]):
+        results = [
+            minimise(
+                objective,
+                vector(start),
+                iterations=iterations,
+                value_tolerance=_TOLERANCE,
+                gradient_tolerance=1e-5,
+                bounds=bounds,
+            )
+            for start in some
+        ]
+        best = min(results, key=lambda result: result.value)
+        if best.value < _REFUSED:
+            return read(best.x, best.value)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+#: Filters of warnings, which scikit-learn's checks change for a moment, are the process's own: checks of two threads at
+#: the same time would leave those of one behind.
+_ONE_AT_A_TIME = RLock()
+
 #: Fewer rows cannot be split into two halves from which anything is learned.
 MIN_ROWS = 4
 
@@ -30,8 +35,12 @@ def on_cpu(X: Any) -> Any:
     """A tensor as an array; anything else as it is, but for arrays with masked cells, whose masks would be lost."""
     if np.ma.is_masked(X):
         raise DataError("masked cells are not read: drop these rows, or pass a DataFrame in which they are missing.")
+    if isinstance(X, np.ma.MaskedArray):
+        return np.ma.getdata(cast(Any, X))
     if not isinstance(X, Tensor):
         return X
+    if X.layout is not torch.strided:
+        raise DataError("a sparse tensor is not supported: pass it as X.to_dense().")
     # NumPy has no bfloat16.
     return (X.float() if X.dtype == torch.bfloat16 else X).detach().cpu().numpy()
 
@@ -96,23 +105,23 @@ def _must_encode(encoder: TableEncoder, given: Any) -> bool:
 def _validate(estimator: BaseEstimator, given: Any, **options: Any) -> Any:
     """What scikit-learn checks, with errors of our own."""
     try:
-        with warnings.catch_warnings():
+        with _ONE_AT_A_TIME, warnings.catch_warnings():
             # Numbers stored as Python objects are converted silently.
             warnings.simplefilter("ignore", FutureWarning)
             return cast(Any, validate_data)(estimator, given, **options)
     except ValueError as error:
-        message = str(error)
+        # Names that are missing, unknown or in another order come one per line.
+        message = " ".join(str(error).split())
         if "could not convert string" in message:
             message = f"X has text in it ({message}): pass a DataFrame, or encode it as numbers."
         elif message.startswith("Complex data"):
             message = "Complex data not supported: X must be real numbers."
         elif "at least one array or dtype" in message:
             message = "X has no columns: give at least one."
-        elif "skip_check_array" in options:
-            # Names that are missing, unknown or in another order come one per line.
-            message = " ".join(message.split())
-            if "same order" in message:
-                message += " Put them in that order: X[model.feature_names_in_]."
+        elif message.startswith("Expected unique column names"):
+            message = f"X has columns of equal names ({message.split(' - ', 1)[-1]}): rename them."
+        elif "same order" in message:
+            message += " Put them in that order: X[model.feature_names_in_]."
         raise DataError(message) from error
     except TypeError as error:
         if "eature names" not in str(error):
@@ -218,7 +227,11 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> tuple[NDArray
         if labels.dtype.kind == "O" and all(isinstance(label, (int, float, np.number)) for label in labels):
             # Numbers stored as Python objects are converted silently.
             labels = np.asarray(labels.tolist())
-        check_classification_targets(labels)
+        with _ONE_AT_A_TIME:
+            check_classification_targets(labels)
+    except TypeError as error:
+        # Bytes, which are no text.
+        raise DataError("y has labels as bytes: make them strings, such as y.astype(str).") from error
     except ValueError as error:
         raise DataError(f"{str(error).splitlines()[0].rstrip('.')}: give one class label per row.") from error
     if len(labels) != n_rows:

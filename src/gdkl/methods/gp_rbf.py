@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, cast
@@ -14,8 +15,16 @@ from torch.distributions import LogNormal
 
 from gdkl.gp import NOISE_START, ExactPosterior, GPyTorchKernel, rbf_kernel, squared_distances
 from gdkl.guide import informative
-from gdkl.numerics import limit_threads, require_memory, tensor_bytes
-from gdkl.training import FittedModel, KernelAndNoise, TrainingData, batch_kernel, check_kernel, maximise_evidence
+from gdkl.numerics import NumericsWarning, limit_threads, require_memory, tensor_bytes
+from gdkl.training import (
+    REFUSED,
+    FittedModel,
+    KernelAndNoise,
+    TrainingData,
+    batch_kernel,
+    check_kernel,
+    maximise_evidence,
+)
 
 _MATRIX_NAME = "the kernel matrix"
 
@@ -41,8 +50,15 @@ def fit_gp(data: TrainingData, *, ard: bool = False, base_kernel: Kernel | None 
     first, log_prior = deepcopy(starts[0]), _log_prior if ard else None
     with limit_threads(data.n):
         fits = [(*maximise_evidence(model, data, name=_MATRIX_NAME, log_prior=log_prior), model) for model in starts]
-    # Where no evidence is finite, the first start counts as it is.
-    _, history, model = min(fits, key=lambda fit: fit[0])
+    # Where no evidence is finite, the first start, which has most noise, counts as it is.
+    value, history, model = min(fits, key=lambda fit: fit[0])
+    if value >= REFUSED:
+        warnings.warn(
+            "The evidence of the Gaussian process was not finite from any start: its hyperparameters stay as they "
+            "began. Check the kernel and its gradient at equal rows.",
+            NumericsWarning,
+            stacklevel=2,
+        )
     model.requires_grad_(False)
     _reset_untold(model, first, ~informative(data.targets))
     noise = model.noise()

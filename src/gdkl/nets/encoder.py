@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import expm1, log
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -129,7 +130,9 @@ class PrincipalComponents:
         from sklearn.decomposition import PCA  # noqa: PLC0415  (slow to import)
 
         count = min(codes, *rows.shape)
-        fit = cast(Any, PCA)(count, random_state=seed).fit(rows.double().cpu().numpy())
+        # Parts of the variance, which are not used, are NaN where all rows are equal.
+        with np.errstate(invalid="ignore"):
+            fit = cast(Any, PCA)(count, random_state=seed).fit(rows.double().cpu().numpy())
         axes = rows.new_zeros(rows.shape[1], codes)
         axes[:, :count] = torch.as_tensor(fit.components_).mT.to(rows)
         return cls(torch.as_tensor(fit.mean_).to(rows), axes)

@@ -26,9 +26,9 @@ from gdkl.numerics.files import CACHE_VARIABLE, cache_dir, file_beside, write_at
 
 if TYPE_CHECKING:
     from gdkl.numerics.chunks import DEFAULT_BUDGET, chunk_slices, map_rows, rows_per_chunk
-    from gdkl.numerics.factors import cholesky
+    from gdkl.numerics.factors import cholesky, eigenvectors, unreported_jitters
     from gdkl.numerics.lbfgs import Vector, minimise
-    from gdkl.numerics.memory import GIB, available_memory, require_memory, tensor_bytes
+    from gdkl.numerics.memory import GIB, available_memory, named_memory_errors, require_memory, tensor_bytes
     from gdkl.numerics.not_fitted import NotFittedError
     from gdkl.numerics.placement import resolve_device, resolve_dtype
     from gdkl.numerics.scratch import Scratch
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 #: Names by the module that has them, where that needs torch or scikit-learn.
 _SLOW = {
     "chunks": ("DEFAULT_BUDGET", "chunk_slices", "map_rows", "rows_per_chunk"),
-    "factors": ("cholesky",),
+    "factors": ("cholesky", "eigenvectors", "unreported_jitters"),
     "lbfgs": ("Vector", "minimise"),
-    "memory": ("GIB", "available_memory", "require_memory", "tensor_bytes"),
+    "memory": ("GIB", "available_memory", "named_memory_errors", "require_memory", "tensor_bytes"),
     "not_fitted": ("NotFittedError",),
     "placement": ("resolve_device", "resolve_dtype"),
     "scratch": ("Scratch",),
@@ -78,10 +78,12 @@ __all__ = [
     "cache_dir",
     "cholesky",
     "chunk_slices",
+    "eigenvectors",
     "file_beside",
     "limit_threads",
     "map_rows",
     "minimise",
+    "named_memory_errors",
     "require_memory",
     "resolve_device",
     "resolve_dtype",
@@ -90,6 +92,7 @@ __all__ = [
     "thread_map",
     "thread_pool",
     "threads_for",
+    "unreported_jitters",
     "write_atomically",
 ]
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gdkl.numerics.errors import OptionError
+from gdkl.numerics.memory import is_out_of_memory, named_memory_errors
 
 #: Peak bytes that one chunk of a prediction may take by default.
 DEFAULT_BUDGET = 256 * 2**20
@@ -43,11 +44,27 @@ def map_rows(
 ) -> tuple[Tensor, ...]:
     """Apply a row-wise function to chunks of rows ``(n, ...)`` and join its results along their dimension of rows.
 
+    A chunk for which there is no memory is tried again in halves, and so are those after it.
+
+    Raises:
+        MemoryLimitError: If there is none for a single row.
+
     Example:
         >>> map_rows(lambda part: (part**2,), torch.arange(5.0), chunk_size=2, row_dim=0)
         (tensor([ 0.,  1.,  4.,  9., 16.]),)
     """
-    pieces = [function(rows[part]) for part in chunk_slices(rows.shape[0], chunk_size)]
+    done, pieces = 0, list[tuple[Tensor, ...]]()
+    while done < len(rows):
+        part = rows[done : done + chunk_size]
+        with named_memory_errors(what="a single row of a prediction", remedy="Free memory.", device=rows.device):
+            try:
+                pieces.append(function(part))
+            except (MemoryError, RuntimeError) as error:
+                if len(part) == 1 or not is_out_of_memory(error):
+                    raise
+                chunk_size = len(part) // 2
+                continue
+        done += len(part)
     if not pieces:
         return function(rows)
     return tuple(torch.cat(list(group), dim=row_dim) for group in zip(*pieces, strict=True))

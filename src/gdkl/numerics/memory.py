@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import torch
 
-from gdkl.numerics.errors import MemoryLimitError
+from gdkl.numerics.errors import GdklError, MemoryLimitError
 
 #: A plan may take at most this part of what is free: the rest of the process needs some too.
 USABLE_PART = 0.8
 
 GIB = 2**30
+
+#: Words of torch's errors on Linux and Windows, and of CUDA's libraries, which are plain `RuntimeError`.
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
 
 
 def available_memory(device: torch.device | str = "cpu") -> int:
@@ -54,6 +59,38 @@ def tensor_bytes(*shape: int, dtype: torch.dtype = torch.float64) -> int:
         8000000
     """
     return math.prod(shape) * dtype.itemsize
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python, NumPy or torch says that memory could not be had, on the CPU or a GPU.
+
+    Example:
+        >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not fit"))
+        (True, False)
+    """
+    if isinstance(error, GdklError):
+        return False
+    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+    return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))
+
+
+@contextmanager
+def named_memory_errors(*, what: str, remedy: str, device: torch.device | str = "cpu") -> Generator[None]:
+    """Inside, memory that cannot be had is a `MemoryLimitError` that says for what, and what the user can do.
+
+    Example:
+        >>> with named_memory_errors(what="a small task", remedy="Use fewer rows."):
+        ...     pass
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        free = available_memory(device) / GIB
+        raise MemoryLimitError(
+            f"{what} needs more memory than there is on {device}, of which {free:.1f} GiB are free now. {remedy}"
+        ) from error
 
 
 def require_memory(needed: int, *, what: str, remedy: str, device: torch.device | str = "cpu") -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import TypeVar, cast
 
 import torch
@@ -26,6 +27,10 @@ TRAINING_SMALLEST = 200
 #: Fewest rows of fits whose independent parts (folds, members) threads share. Two idle cores gain 7 % at
 #: 300 rows, 30 % at 500 and nothing at 200, where it takes three times as long if other work has the cores.
 SHARED_SMALLEST = 300
+
+#: Contexts that have changed torch's threads and have not ended, and what the first of them found.
+_CHANGED = {"contexts": 0, "before": 0}
+_LOCK = Lock()
 
 _POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("thread pool", default=None)
 
@@ -52,12 +57,29 @@ def limit_threads(size: int, smallest: int = _SMALLEST) -> Generator[None]:
         >>> torch.get_num_threads() == before
         True
     """
+    with _torch_threads(threads_for(size, smallest)):
+        yield
+
+
+@contextmanager
+def _torch_threads(count: int) -> Generator[None]:
+    """Set torch's threads inside the context.
+
+    The setting is one of each thread, and threads that start later begin with what was set last in any. So the last of
+    several contexts at the same time restores what the first found: a thread that began in between knows no better.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(threads_for(size, smallest))
+    with _LOCK:
+        if _CHANGED["contexts"] == 0:
+            _CHANGED["before"] = before
+        _CHANGED["contexts"] += 1
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _LOCK:
+            _CHANGED["contexts"] -= 1
+            torch.set_num_threads(before if _CHANGED["contexts"] else _CHANGED["before"])
 
 
 @contextmanager
@@ -75,18 +97,16 @@ def thread_pool(threads: int) -> Generator[None]:
     if threads < 2:
         yield
         return
-    before = torch.get_num_threads()
     with (
+        _torch_threads(1),
         ThreadPoolExecutor(threads, "thread_map", initializer=torch.set_num_threads, initargs=(1,)) as pool,
         cast("AbstractContextManager[object]", threadpool_limits(limits=1, user_api="blas")),
     ):
-        torch.set_num_threads(1)
         token = _POOL.set(pool)
         try:
             yield
         finally:
             _POOL.reset(token)
-            torch.set_num_threads(before)
 
 
 def thread_map(count: int, work: Callable[[int], T]) -> list[T]:

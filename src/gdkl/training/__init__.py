@@ -28,7 +28,7 @@ from gdkl.training.cost import Problem, check_cost, prefers_exact
 from gdkl.training.data import ClassData, TrainingData
 from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
 from gdkl.training.distributed import current_world, local_device, process_group
-from gdkl.training.evidence import KernelAndNoise, maximise_evidence
+from gdkl.training.evidence import REFUSED, KernelAndNoise, maximise_evidence
 from gdkl.training.fit import condition_untrained, fit_exact, fit_network, fit_sparse
 from gdkl.training.fitted import (
     MOST_LOG_FACTOR,
@@ -57,6 +57,7 @@ __all__ = [
     "MATRIX_NAME",
     "MOST_LOG_FACTOR",
     "OUTLIER_VARIANCE",
+    "REFUSED",
     "ArrayBatches",
     "AutogradStep",
     "Batch",

@@ -24,14 +24,14 @@ class TrainingOutcome:
         steps: Steps done.
         interrupted: Whether the user ended it early.
         stopped: Whether a callback did.
-        failed: Whether a numerical failure did.
+        rollbacks: How often training went back to its last good state, with half the learning rate.
         trial: Whether it was a first fit, to some of the rows, that the user interrupted: then there was no other.
     """
 
     steps: int
     interrupted: bool = False
     stopped: bool = False
-    failed: bool = False
+    rollbacks: int = 0
     trial: bool = False
 
 
@@ -86,7 +86,7 @@ class CallbackDispatcher:
         Args:
             step: Number of the step just done, from 1.
             objective: Of the step.
-            **plain: Further numbers.
+            **plain: Further numbers; the learning rate where it is not the schedule's.
         """
         last = self._schedule.n_iter
         due = [callback for callback in self._callbacks if step % callback.every == 0 or step == last]

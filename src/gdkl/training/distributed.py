@@ -9,7 +9,7 @@ Fabric is to start the process group. So gradients are averaged after a step, ho
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -89,13 +89,18 @@ def average_gradients(parameters: Iterable[Tensor], world: World) -> None:
 
 
 @torch.no_grad()
-def average(value: Tensor, world: World) -> Tensor:
-    """Mean of a tensor over the processes."""
+def any_of(flags: Sequence[bool], device: torch.device, world: World) -> list[bool]:
+    """Whether each of several flags is set in any of the processes.
+
+    Example:
+        >>> any_of([True, False], torch.device("cpu"), ALONE)
+        [True, False]
+    """
     if world.size == 1:
-        return value
-    total = value.detach().clone()
-    dist.all_reduce(total)
-    return total / world.size
+        return list(flags)
+    counts = torch.tensor(flags, dtype=torch.int32, device=device)
+    dist.all_reduce(counts, dist.ReduceOp.MAX)
+    return [flag > 0 for flag in counts.tolist()]
 
 
 def wait_for_all(world: World) -> None:

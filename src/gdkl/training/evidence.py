@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -14,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from gdkl.gp import GPyTorchKernel, Noise
-from gdkl.numerics import NumericsError, NumericsWarning, Vector, minimise
+from gdkl.numerics import NumericsError, Vector, minimise, unreported_jitters
 from gdkl.objectives import marginal_likelihood
 from gdkl.training.data import TrainingData
 
 _MAX_ITERATIONS = 500
 
 #: The objective where the evidence is not finite: the line search steps back.
-_REFUSED = 1e10
+REFUSED = 1e10
 
 
 class KernelAndNoise(nn.Module):
@@ -62,9 +61,8 @@ def maximise_evidence(
         nonlocal last
         load(vector)
         model.zero_grad(set_to_none=False)
-        with warnings.catch_warnings(), suppress(NumericsError):
-            # A line search may step where the matrix needs a jitter, or has no factor; only the result's matters.
-            warnings.simplefilter("ignore", NumericsWarning)
+        # A line search may step where the matrix needs a jitter, or has no factor; only the result's matters.
+        with unreported_jitters(), suppress(NumericsError):
             K = model.kernel.gram(data.rows.unsqueeze(-3))
             value = marginal_likelihood(K, data.targets, data.row_noise(model.noise()), name=name).value.sum()
             if log_prior is not None:
@@ -75,7 +73,7 @@ def maximise_evidence(
             if math.isfinite(float(value.detach())) and np.isfinite(gradient).all():
                 last = float(value.detach())
                 return last, gradient
-        return _REFUSED, np.zeros_like(vector)
+        return REFUSED, np.zeros_like(vector)
 
     def record(_: Vector) -> None:
         noise = float(model.noise().detach().mean())

@@ -219,7 +219,11 @@ class FittedNetwork:
 
 
 def relevance_model(data: TrainingData, fit: RelevanceFit) -> FittedModel:
-    """A Gaussian process with relevances, conditioned on the data of one fit."""
+    """A Gaussian process with relevances, conditioned on the data of one fit.
+
+    In double precision, as its hyperparameters were fitted: a small noise would be lost in single precision.
+    """
+    data = data.double()
     embed = nn.Identity()
     if isinstance(fit.kernel, InfiniteNetwork):
         embed = Members([ColumnScale(fit.multipliers.to(data.rows))]).eval()

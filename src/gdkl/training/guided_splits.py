@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gdkl.gp import Marginals, Split
 from gdkl.guide import Guide
-from gdkl.numerics import DEFAULT_BUDGET, TRAINING_SMALLEST, rows_per_chunk, threads_for
+from gdkl.numerics import DEFAULT_BUDGET, TRAINING_SMALLEST, NumericsError, rows_per_chunk, threads_for
 from gdkl.training.splits import SplitSampler
 
 #: Splits for which the guide's marginals are computed at a time, and on a CPU the memory that they may take: large
@@ -77,7 +77,12 @@ class GuidedSplits:
         if self._running is None or step != self._next:
             self._running = _endless(self._source, self._sampler.restarted(), step)
         self._next = step + 1
-        return next(self._running)
+        try:
+            return next(self._running)
+        except NumericsError:
+            # A generator that has raised is at its end.
+            self._running = None
+            raise
 
 
 # Functions and not methods: a generator that held its owner would end, and with it its thread, at some later time.

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from gdkl.numerics import NumericsError, NumericsWarning
+from gdkl.numerics import NumericsError
 from gdkl.objectives import ObjectiveValue
 from gdkl.training.dispatch import CallbackDispatcher, TrainingOutcome
-from gdkl.training.distributed import average, average_gradients, share_state, wait_for_all
+from gdkl.training.distributed import any_of, average_gradients, share_state, wait_for_all
 from gdkl.training.interrupts import InterruptGuard
 from gdkl.training.options import StudentOptions
-
-#: Steps between looks at the objective on a GPU: each makes Python wait for the device.
-_LOOK_EVERY = {"cpu": 1, "cuda": 50}
-
-#: Steps between copies of the parameters that a numerical failure falls back to.
-_SNAPSHOT_EVERY = 50
+from gdkl.training.recovery import LastGood, Watch, require_finite_parameters
 
 
 def train(
@@ -47,10 +41,11 @@ def train(
         extra_values: Further quantities for the callbacks, such as the noise.
 
     Returns:
-        How training ended. ``module`` holds the last state, or the last good one after a failure.
+        How training ended; ``module`` holds the last state.
 
     Raises:
-        NumericsError: If the objective is not finite before anything was learned.
+        NumericsError: If the objective is not finite before anything was learned, or once more after training went back
+            to its last good state, with half the learning rate, three times.
         DataError: If checkpoints cannot be written.
     """
     schedule, checkpoint, world = options.schedule, options.checkpoint, options.world
@@ -63,39 +58,79 @@ def train(
     first = 0 if checkpoint is None else checkpoint.restore(module, optimiser, device)
     share_state(module, world)
     dispatcher = CallbackDispatcher(list(options.callbacks) if world.rank == 0 else [], schedule, extra_values)
-    watch = _Watch(device, first)
-    snapshot = copy_state(module)
-    done, stop = first, False
+    watch, good = Watch(device), LastGood(module, optimiser, device, schedule.n_iter)
+    good.keep(first)
+    done, stop, interrupted = first, False, False
     with _running(module, dispatcher) as guard:
-        try:
-            while done < schedule.n_iter and not stop and not guard.requested:
-                set_rates(optimiser, schedule.rate(done))
-                objective = step(done)
-                watch.add(done, objective)
-                if done == first or done % _SNAPSHOT_EVERY == 0:
-                    watch.look()
-                    # The objective that was looked at last came from these very parameters.
-                    snapshot = copy_state(module)
-                average_gradients(parameters, world)
-                optimiser.step()
+        while done < schedule.n_iter and not (world.size == 1 and (stop or guard.requested)):
+            interrupted = guard.requested
+            rate = schedule.rate(done) * good.rate_factor
+            set_rates(optimiser, rate)
+            objective, error = _attempt(step, done, watch, look=good.due(done))
+            save = checkpoint is not None and world.rank == 0 and checkpoint.due(done + 1)
+            # What one process meets or decides counts for all: of gradients every one waits for every other.
+            wishes = (error is not None, stop, interrupted, save)
+            failed, stop, interrupted, save = any_of(wishes, device, world)
+            if world.size > 1 and (stop or interrupted):
+                watch.forget()
+                break
+            if failed:
+                _recover(good, watch, error, done)
                 done += 1
-                if checkpoint is not None and world.rank == 0 and checkpoint.due(done) and watch.is_finite(module):
+                continue
+            if good.due(done):
+                # The objective that was looked at came from these very parameters.
+                good.keep(done)
+            average_gradients(parameters, world)
+            optimiser.step()
+            done += 1
+            if save and not any_of([not watch.is_finite(module)], device, world)[0]:
+                # A resumed run has nothing else to go back to.
+                good.keep(done)
+                if checkpoint is not None and world.rank == 0:
                     checkpoint.save(done, module, optimiser, device)
-                epoch = {} if steps_per_epoch is None else {"epoch": done / steps_per_epoch}
-                stop = dispatcher.after_step(done, objective, **epoch)
-                if world.size > 1:
-                    # What the callbacks of the first process decide counts for all.
-                    stop = bool(average(torch.tensor([float(stop)], device=device), world) > 0)
-            watch.look()
-            _require_finite_parameters(module, done)
-        except NumericsError as error:
-            if done == first:
-                raise
-            return _fall_back(module, snapshot, error, done, options)
+            epoch = {} if steps_per_epoch is None else {"epoch": done / steps_per_epoch}
+            stop = dispatcher.after_step(done, cast(ObjectiveValue, objective), learning_rate=rate, **epoch)
+        error = _last_look(watch, module, done)
+        if any_of([error is not None], device, world)[0]:
+            _recover(good, watch, error, done - 1)
         if checkpoint is not None and world.rank == 0 and done < schedule.n_iter:
             # Stopped by the user or a callback: what was learned is kept.
             checkpoint.save(done, module, optimiser, device)
-        return TrainingOutcome(done, interrupted=guard.requested, stopped=stop)
+        return TrainingOutcome(done, interrupted=interrupted or guard.requested, stopped=stop, rollbacks=good.rollbacks)
+
+
+def _attempt(
+    step: Callable[[int], ObjectiveValue], number: int, watch: Watch, *, look: bool
+) -> tuple[ObjectiveValue | None, NumericsError | None]:
+    """Take a step's objective and gradients; a failure is returned, for other processes may be waiting."""
+    try:
+        objective = step(number)
+        watch.add(number, objective)
+        if look:
+            watch.look()
+    except NumericsError as error:
+        return None, error
+    return objective, None
+
+
+def _last_look(watch: Watch, module: nn.Module, done: int) -> NumericsError | None:
+    """What is wrong after the last step."""
+    try:
+        watch.look()
+        require_finite_parameters(module, done)
+    except NumericsError as error:
+        return error
+    return None
+
+
+def _recover(good: LastGood, watch: Watch, error: NumericsError | None, step: int) -> None:
+    """Go back after a failure in a step, here or in another process; raise it where nothing was learned before."""
+    watch.forget()
+    error = error or NumericsError(f"step {step + 1} failed in another process.")
+    if step <= 0:
+        raise error
+    good.go_back(error, step)
 
 
 def make_optimiser(groups: Sequence[dict[str, Any]], options: StudentOptions) -> torch.optim.Optimizer:
@@ -113,11 +148,6 @@ def set_rates(optimiser: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group.get("rate", 1.0)
 
 
-def copy_state(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers as they are now, to fall back to."""
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}
-
-
 @contextmanager
 def _running(module: nn.Module, dispatcher: CallbackDispatcher) -> Generator[InterruptGuard]:
     """A run: the module in training mode, callbacks called at both ends, Ctrl-C waits for the end of a step."""
@@ -130,62 +160,3 @@ def _running(module: nn.Module, dispatcher: CallbackDispatcher) -> Generator[Int
     finally:
         module.eval()
         dispatcher.end()
-
-
-class _Watch:
-    """Looks at the objectives of the last steps together, and names the first that is not finite."""
-
-    def __init__(self, device: torch.device, first: int):
-        self._every = _LOOK_EVERY.get(device.type, 50)
-        self._pending: list[tuple[int, ObjectiveValue]] = []
-
-    def add(self, step: int, objective: ObjectiveValue) -> None:
-        self._pending.append((step, objective))
-        if len(self._pending) >= self._every:
-            self.look()
-
-    def look(self) -> None:
-        """Raise a `NumericsError` that names the first bad step and its terms."""
-        pending, self._pending = self._pending, []
-        # A sum is finite if every value is.
-        if not pending or bool(torch.stack([objective.value.sum() for _, objective in pending]).isfinite().all()):
-            return
-        for step, objective in pending:
-            if not bool(torch.isfinite(objective.value).all()):
-                broken = [name for name, term in objective.terms.items() if not bool(torch.isfinite(term).all())]
-                raise NumericsError(
-                    f"the objective of step {step + 1} is not finite (terms: {', '.join(broken) or 'their sum'})."
-                )
-
-    def is_finite(self, module: nn.Module) -> bool:
-        """Whether everything so far was finite: only then is a state worth saving. The loop reports what was not."""
-        pending = list(self._pending)
-        try:
-            self.look()
-            _require_finite_parameters(module, 0)
-        except NumericsError:
-            self._pending = pending
-            return False
-        return True
-
-
-def _require_finite_parameters(module: nn.Module, step: int) -> None:
-    # Parameters alone: buffers may hold infinities on purpose, such as a constraint's upper bound.
-    if not all(bool(torch.isfinite(value).all()) for value in module.parameters()):
-        raise NumericsError(f"a parameter is not finite after step {step}.")
-
-
-def _fall_back(
-    module: nn.Module, snapshot: dict[str, Tensor], error: NumericsError, step: int, options: StudentOptions
-) -> TrainingOutcome:
-    """Restore the last good parameters and say so."""
-    module.load_state_dict(snapshot)
-    kept = "" if options.checkpoint is None else " The last good checkpoint stays."
-    warnings.warn(
-        f"Training stopped at step {min(step + 1, options.schedule.n_iter)} of {options.schedule.n_iter}: {error} The "
-        f"parameters of at most {_SNAPSHOT_EVERY} steps before are kept; lower learning_rate if "
-        f"this stays.{kept}",
-        NumericsWarning,
-        stacklevel=3,
-    )
-    return TrainingOutcome(step, failed=True)
