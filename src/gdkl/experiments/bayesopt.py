@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gdkl.experiments.spec import Cell, Column, Method, Spec
+from gdkl.experiments.spec import Cell, Column, Method, Quick, Spec
 from gdkl.numerics import MissingPackageError, OptionError
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ BAYESOPT = Spec(
     ),
     sizes=(30,),
     seeds=10,
+    quick=Quick("2 of 10 seeds, Branin and Hartmann-6", seeds=2, datasets=2),
     error="error",
     compared="gdkl",
     run=_run,
