@@ -79,14 +79,18 @@ class Graph:
         else:
             tensor = self._onnx.numpy_helper.from_array(np.array(values, order="C"), name)
         self._constants.append(tensor)
-        return Value(self, name)
+        return Value(self, name, "one number" if values.size == 1 else "")
 
     def op(self, kind: str, *operands: Operand, **attributes: Any) -> Value:
         """One node with one result."""
+        values, role = [self._value(operand) for operand in operands], ""
+        if kind == "MatMul":
+            values, role = [self._apart(value, "factor") for value in values], "product"
+        elif kind in ("Mul", "Div") and any(value.role == "one number" for value in values):
+            values, role = [self._apart(value, "product") for value in values], "factor"
         name = self._new_name()
-        inputs = [self._value(operand).name for operand in operands]
-        self._nodes.append(self._onnx.helper.make_node(kind, inputs, [name], **attributes))
-        return Value(self, name)
+        self._nodes.append(self._onnx.helper.make_node(kind, [value.name for value in values], [name], **attributes))
+        return Value(self, name, role)
 
     def accumulate(self, start: Value, blocks: NDArray[np.float64], step: Callable[[Value], Value]) -> Value:
         """``start`` and the sum of ``step(block)`` over blocks along the first axis, of which one is in memory.
@@ -123,6 +127,14 @@ class Graph:
             return operand
         return self.constant(float(operand) if isinstance(operand, (int, float)) else operand)
 
+    def _apart(self, value: Value, role: str) -> Value:
+        """A value of this role behind a node that changes nothing.
+
+        Where one number multiplies a matrix product or what goes into it, onnxruntime (1.31) makes one operation of
+        both, with the number in single precision.
+        """
+        return self.op("Max", value, -np.inf) if value.role == role else value
+
     def _described(self, name: str, kind: type, shape: Sequence[int | None]) -> Any:
         element = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(object if kind is str else kind))
         return self._onnx.helper.make_tensor_value_info(name, element, ["rows" if n is None else n for n in shape])
@@ -143,9 +155,11 @@ class Value:
     # NumPy leaves an expression with one of its arrays on the left to us.
     __array_ufunc__ = None
 
-    def __init__(self, graph: Graph, name: str):
+    def __init__(self, graph: Graph, name: str, role: str = ""):
         self.graph = graph
         self.name = name
+        #: A constant of ``one number``, a matrix ``product``, or the result of a ``factor`` that is one number.
+        self.role = role
 
     def __add__(self, other: Operand) -> Value:
         return self.graph.op("Add", self, other)
