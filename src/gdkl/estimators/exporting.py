@@ -23,7 +23,5 @@ def write_onnx(estimator: Any, path: str | os.PathLike[str]) -> None:
     if hasattr(estimator, "target_"):
         return regressor_file(path, table, estimator.stack_, estimator.target_, notes)
     notes["classes"] = json.dumps([str(label) for label in estimator.classes_.tolist()])
-    answer = ClassAnswer(
-        estimator.classes_, estimator._likelihood, estimator.temperature_, estimator.sampling_seed_
-    )
+    answer = ClassAnswer(estimator.classes_, estimator._likelihood, estimator.temperature_, estimator.sampling_seed_)
     return classifier_file(path, table, estimator.stack_, answer, notes)
