@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
-from mixed_table import mixed
 from torch import nn
 
 import gdkl
@@ -34,6 +33,7 @@ from gdkl.export import answers, graph, kernels
 from gdkl.inputs import LinearTails, LogWarp, YeoJohnson
 from gdkl.numerics import GdklError
 from gdkl.training import Stack
+from mixed_table import mixed
 
 N = 40
 
@@ -184,7 +184,7 @@ def test_classifiers_predict_the_same(name: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def table() -> tuple[pd.DataFrame, np.ndarray]:
-    frame, y = mixed(50)
+    frame, y = mixed(60)
     return frame.drop(columns="sold"), y
 
 

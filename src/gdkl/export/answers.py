@@ -121,11 +121,11 @@ def classifier_file(
     samples = base_samples(PREDICTION_SAMPLES, len(classes), answer.seed).numpy()
     weights = numbers(stack.weights)[:, 0]
     temperatures = np.ones(len(weights)) if stack.temperatures is None else numbers(stack.temperatures)
-    total: Operand = 0.0
+    parts = list[Value]()
     for model, weight, temperature in zip(stack.models.values(), weights, temperatures, strict=True):
         probs = graph.op("ReduceMean", _probabilities(model, rows, answer.likelihood, samples), axes=[0], keepdims=0)
-        total = total + float(weight) * _tempered(probs, float(temperature))
-    probs = graph.op("Transpose", _tempered(total, answer.temperature), perm=[1, 0])
+        parts.append(float(weight) * _tempered(probs, float(temperature)).insert(0))
+    probs = graph.op("Transpose", _tempered(join(parts, axis=0).sum(0), answer.temperature), perm=[1, 0])
     best = graph.op("ArgMax", probs, axis=1, keepdims=0)
     labels = classes.astype(object) if classes.dtype.kind in "UO" else classes
     labels = labels.astype(np.int64) if labels.dtype.kind in "iu" else labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ def _inverse_factor(factor: Tensor) -> np.ndarray:
 
 def _layer(members: Sequence[nn.Module], x: Value) -> Value:
     """The same layer of each member, of ``(members or 1, m, d)``."""
-    first, graph = members[0], x.graph
+    first = members[0]
     if type(first) in (MLP, WithHead, nn.Sequential):
         for layers in zip(*(_parts(network) for network in members), strict=True):
             x = _layer(layers, x)
@@ -59,7 +60,7 @@ def _layer(members: Sequence[nn.Module], x: Value) -> Value:
     if type(first) is nn.Linear:
         weight = np.stack([numbers(layer.weight).T for layer in members if isinstance(layer, nn.Linear)])
         x = x @ weight
-        if first.bias is None:
+        if cast("Tensor | None", first.bias) is None:
             return x
         return x + np.stack([numbers(layer.bias)[None] for layer in members if isinstance(layer, nn.Linear)])
     if type(first) is ColumnScale:
@@ -79,6 +80,6 @@ def _parts(network: nn.Module) -> list[nn.Module]:
 
 def _refuse(module: nn.Module) -> Value:
     raise ModelFileError(
-        f"ONNX files are of networks of Linear, ReLU, Tanh and Sigmoid layers, not of {type(module).__name__}: fit with "
-        "these as feature_net."
+        f"ONNX files are of networks of Linear, ReLU, Tanh and Sigmoid layers, not of {type(module).__name__}: fit "
+        "with these as feature_net."
     )
