@@ -34,7 +34,7 @@ class Graph:
         >>> x = graph.input("x", np.float64, (None, 2))
         >>> graph.output("y", (2 * x + 1.0).sum(-1), (None,))
         >>> [node.op_type for node in graph.model({}).graph.node]
-        ['Mul', 'Add', 'ReduceSum']
+        ['Mul', 'Add', 'ReduceSum', 'Identity']
     """
 
     def __init__(self, names: set[str] | None = None):
