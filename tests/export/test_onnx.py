@@ -21,12 +21,15 @@ import gdkl
 from gdkl import (
     DKLClassifier,
     DKLRegressor,
+    DLVKLRegressor,
+    DUERegressor,
     GDKLClassifier,
     GDKLRegressor,
     GPRegressor,
     NNClassifier,
     NNGPClassifier,
     NNGPRegressor,
+    NNRegressor,
     infinite,
 )
 from gdkl.export import answers, graph, kernels
@@ -237,6 +240,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "kernel": (lambda: GPRegressor(base_kernel=MaternKernel()), "not of MaternKernel"),
     "network": (lambda: DKLRegressor(n_iter=1, feature_net=lambda d: Own(d, 2)), "not of Own"),
     "guide": (lambda: NNGPRegressor(guide=infinite.Sequential(infinite.Linear(), infinite.Erf())), "not of Sequential"),
+    "head": (lambda: NNRegressor(n_iter=1), "Gaussian head"),
+    "codes": (lambda: DLVKLRegressor(n_iter=1, n_inducing=5), "codes"),
+    "spectral": (lambda: DUERegressor(n_iter=1, n_inducing=5), "not of SpectralNetwork"),
     "warp": (lambda: GDKLRegressor(preset="paper", n_iter=1, warp=(np.cbrt, lambda z: z**3)), "functions of warp"),
 }
 

@@ -141,7 +141,7 @@ def _probabilities(
 ) -> Value:
     """Of each class by each member, ``(members, classes, m)``."""
     graph = rows.graph
-    if isinstance(model, FittedNetwork):
+    if type(model) is FittedNetwork:
         logits = graph.op("Softmax", features(model.embed, rows), axis=2)
         return graph.op("Transpose", logits, perm=[0, 2, 1])
     mean, variance = latents(model, rows)

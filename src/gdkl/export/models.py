@@ -32,6 +32,11 @@ def features(embed: nn.Module, rows: Value) -> Value:
 
 def latents(model: FittedModel, rows: Value) -> tuple[Value, Value]:
     """Means and variances ``(members, outputs, m)`` of the functions at rows ``(1, m, d)``."""
+    if type(model) is not FittedModel:
+        raise ModelFileError(
+            "ONNX files are of Gaussian processes and of classifiers' networks, not of networks with a Gaussian head or "
+            "codes: keep the model with save(path)."
+        )
     posterior, graph = model.posterior, rows.graph
     new = features(model.embed, rows).insert(1)
     cross, prior = covariances(posterior.kernel, new, posterior.features.unsqueeze(-3))
@@ -81,5 +86,5 @@ def _parts(network: nn.Module) -> list[nn.Module]:
 def _refuse(module: nn.Module) -> Value:
     raise ModelFileError(
         f"ONNX files are of networks of Linear, ReLU, Tanh and Sigmoid layers, not of {type(module).__name__}: fit "
-        "with these as feature_net."
+        "with such a feature_net, or keep the model with save(path)."
     )
