@@ -33,7 +33,10 @@ def test_version() -> None:
     "arguments",
     [
         (),
-        *((name,) for name in ("fit", "predict", "evaluate", "inspect", "init", "doctor", "demo", "reproduce")),
+        *(
+            (name,)
+            for name in ("fit", "predict", "evaluate", "inspect", "export", "init", "doctor", "demo", "reproduce")
+        ),
         ("datasets",),
         ("datasets", "list"),
         ("datasets", "fetch"),

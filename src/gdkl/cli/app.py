@@ -11,6 +11,7 @@ from gdkl.cli import datasets
 from gdkl.cli.demo import demo
 from gdkl.cli.doctor import doctor
 from gdkl.cli.evaluate import evaluate
+from gdkl.cli.export import export
 from gdkl.cli.failures import OneLineGroup
 from gdkl.cli.fit import fit
 from gdkl.cli.init import init
@@ -36,6 +37,7 @@ app.command(epilog="Example:  gdkl fit houses.csv --target price -o houses.gdkl"
 app.command(epilog="Example:  gdkl predict houses.gdkl new.csv -o predictions.csv")(predict)
 app.command(epilog="Example:  gdkl evaluate houses.gdkl sold.csv")(evaluate)
 app.command(epilog="Example:  gdkl inspect houses.gdkl")(inspect)
+app.command(epilog="Example:  gdkl export houses.gdkl -o houses.onnx")(export)
 app.command(epilog="Example:  gdkl init houses.csv --target price > fit.toml; gdkl fit --config fit.toml")(init)
 app.command(epilog="Example:  gdkl doctor")(doctor)
 app.command(epilog="Example:  gdkl demo --output demo --steps 200")(demo)

@@ -340,6 +340,35 @@ class EstimatorBase(Diagnosing, CallbackSupport, BaseEstimator, ABC):
         """Write the fitted model to one safe file; `gdkl.load` reads it back."""
         save(self, path)
 
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model of a table as an ONNX file, which other programs run without this library.
+
+        Inputs are the columns of the DataFrame of ``fit`` by name, each ``(m,)``: numbers in double precision, NaN
+        where they are missing; categories as text, empty where they are missing. For a model of an array, one input
+        ``X``, ``(m, d)``. Outputs are ``mean`` and ``std`` of a new observation, or ``label`` and ``probabilities``, as
+        `predict` and `predict_proba` give them.
+
+        Raises:
+            ModelFileError: If the model has a part that ONNX cannot express: dates, images, kernels and networks that
+                are neither the defaults nor close to them, a pair of functions as ``warp``.
+            OptionError: If the package ``onnx`` is missing.
+
+        Example:
+            >>> import tempfile, onnxruntime
+            >>> from gdkl import NNGPRegressor
+            >>> x = np.linspace(-1, 1, 30)[:, None]
+            >>> model = NNGPRegressor().fit(x, x[:, 0] ** 2)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.to_onnx(f"{folder}/model.onnx")
+            ...     session = onnxruntime.InferenceSession(f"{folder}/model.onnx")
+            >>> mean, std = session.run(None, {"X": x})
+            >>> np.allclose(mean, model.predict(x))
+            True
+        """
+        from gdkl.estimators.exporting import write_onnx  # noqa: PLC0415  (seldom used)
+
+        write_onnx(self, path)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 

@@ -85,13 +85,13 @@ class YeoJohnson:
     def forward(self, y: FloatArray) -> FloatArray:
         """The power transform of the scaled targets."""
         u = (y - self.centre) / self.spread
-        power = self._powers(u)
+        power = self.powers(u)
         with np.errstate(over="ignore"):
             return np.sign(u) * np.expm1(power * np.log1p(np.abs(u))) / power
 
     def inverse(self, z: FloatArray) -> FloatArray:
         """Targets, at most 1e150 in size."""
-        power = self._powers(z)
+        power = self.powers(z)
         with np.errstate(over="ignore"):
             u = np.sign(z) * np.expm1(np.log1p(power * np.abs(z)) / power)
             return np.clip(self.centre + self.spread * u, -LARGEST, LARGEST)
@@ -105,7 +105,8 @@ class YeoJohnson:
         """Centre, spread and power."""
         return {"kind": "yeo-johnson", "centre": self.centre, "spread": self.spread, "power": self.power}
 
-    def _powers(self, signed: FloatArray) -> FloatArray:
+    def powers(self, signed: FloatArray) -> FloatArray:
+        """The power of each number's side: of those below 0, and of the others."""
         return np.maximum(np.where(signed < 0, 2 - self.power, self.power), _SMALLEST_POWER)
 
 

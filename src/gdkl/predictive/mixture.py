@@ -15,7 +15,7 @@ Function: TypeAlias = Callable[[FloatArray], FloatArray]
 
 #: Nodes of Gauss-Hermite quadrature: exact to rounding for exp(z) of deviation 1.5 and its square; a Yeo-Johnson
 #: inverse, whose second derivative jumps at 0, is left with an error of 5e-5 standard deviations.
-_HERMITE_NODES = 32
+HERMITE_NODES = 32
 
 #: Edges of the cells of numerical integration, in standard deviations of each component: with four nodes per cell a
 #: CRPS has six digits, or five where a Yeo-Johnson inverse has its jump.
@@ -73,7 +73,7 @@ class GaussianMixture:
         """Mean and variance of ``change`` of a value, by Gauss-Hermite quadrature; of the value itself without one."""
         means, variances = self.means, self.variances
         if change is not None:
-            nodes, weights = np.polynomial.hermite_e.hermegauss(_HERMITE_NODES)
+            nodes, weights = np.polynomial.hermite_e.hermegauss(HERMITE_NODES)
             std, medians = np.sqrt(variances), change(means)
             # Distances to the median, so that a small variance does not cancel.
             first, second = np.zeros_like(means), np.zeros_like(means)
