@@ -15,7 +15,7 @@ from gdkl.gp import SparsePosterior
 from gdkl.gp.solver import RELATIVE_VARIANCE_FLOOR
 from gdkl.nets import MLP, ColumnScale, Members, WithHead
 from gdkl.numerics import ModelFileError
-from gdkl.training import FittedModel
+from gdkl.training import FittedModel, FittedNetwork
 
 #: Layers without parameters, and the operator that each is.
 _ELEMENTWISE: dict[type[nn.Module], str] = {nn.ReLU: "Relu", nn.Tanh: "Tanh", nn.Sigmoid: "Sigmoid"}
@@ -30,12 +30,12 @@ def features(embed: nn.Module, rows: Value) -> Value:
     return _layer(networks, rows)
 
 
-def latents(model: FittedModel, rows: Value) -> tuple[Value, Value]:
+def latents(model: FittedModel | FittedNetwork, rows: Value) -> tuple[Value, Value]:
     """Means and variances ``(members, outputs, m)`` of the functions at rows ``(1, m, d)``."""
     if type(model) is not FittedModel:
         raise ModelFileError(
-            "ONNX files are of Gaussian processes and of classifiers' networks, not of networks with a Gaussian head or "
-            "codes: keep the model with save(path)."
+            "ONNX files are of Gaussian processes and of classifiers' networks, not of networks with a Gaussian head "
+            "or codes: keep the model with save(path)."
         )
     posterior, graph = model.posterior, rows.graph
     new = features(model.embed, rows).insert(1)
