@@ -7,9 +7,11 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from gdkl import GDKLRegressor
 from gdkl.calibration import HeldOutMixture, draw_folds, fit_noise_factor, fold_by_fold
 from gdkl.infinite import mlp
 from gdkl.training import TrainingData
+from mixed_table import mixed
 
 
 def _fit(deviation, seed=0, n=300, outputs=1, tails=None):
@@ -43,3 +45,12 @@ def test_the_factor_follows_the_noise(outputs):
 @pytest.mark.parametrize("tails", [None, 4])
 def test_constant_noise_stays_constant(tails):
     assert [_fit(np.ones_like, seed, n=200, tails=tails)[-1] for seed in range(4)] == [None] * 4
+
+
+@pytest.mark.filterwarnings("ignore::gdkl.numerics.DataWarning")
+def test_noise_that_is_next_to_nothing_beside_what_is_unknown():
+    """Residuals then say hardly anything of the noise, and what they say must not grow from round to round."""
+    frame, y = mixed(50)
+    rows = frame.drop(columns="sold")
+    p = GDKLRegressor(n_iter=1, warp=None, random_state=0).fit(rows, y).predict_distribution(rows)
+    assert np.isfinite(p.log_prob(y)).all()

@@ -57,7 +57,7 @@ class NoiseFactor(NamedTuple):
     """A factor on the noise variance.
 
     Attributes:
-        model: Of its logarithm, for `gdkl.training.noise_factor`.
+        model: Of its logarithm, as `gdkl.training.Stack` takes it.
         held_out: What it is at the rows of each fold by the residuals of the others, ``(folds, 1, rows)``.
         level: What the noise of the models that the residuals are of is multiplied by beside it.
     """
@@ -103,7 +103,8 @@ def fit_noise_factor(
         response = (torch.log1p(squares / (variance + own)) - _MEAN) / (_SLOPE * share)
         precision = share.square().sum(dim=0)
         observed = last + (share.square() * response).sum(dim=0) / precision
-        level = (precision * observed).sum() / precision.sum()
+        # Where the noise is a tiny share of all variances its observations are wild, and so is their mean.
+        level = _capped((precision * observed).sum() / precision.sum())
         observed = observed - level
         fit = fit_relevance(
             kernel, rows * multipliers, observed, deviation=None, noise_floor=_SPREAD, noise_scale=1 / precision
