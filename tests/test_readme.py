@@ -67,7 +67,7 @@ def test_every_block_on_infinite_networks_runs(tmp_path: Path, monkeypatch: pyte
 
 def test_every_block_of_the_how_to_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    session = run_page("docs/howto.md", 10)
+    session = run_page("docs/howto.md", 11)
     assert session["sparse"].inference_ == "sparse"
     assert set(session["search"].best_params_) == {"beta", "preset__learning_rate"}
     assert {"reliability.png", "own.gdkl"} <= {path.name for path in tmp_path.iterdir()}

@@ -54,7 +54,7 @@ def test_eight_threads_that_predict_with_one_model_get_equal_bits():
 
     def predict(_):
         start.wait()
-        return [model.predict_distribution(X) for _ in range(3)]
+        return [model.predict_distribution(X) for _ in range(10)]
 
     with ThreadPoolExecutor(8) as pool:
         for found in pool.map(predict, range(8)):

@@ -28,6 +28,8 @@ class Members(nn.Module):
         self._batched = True
         # The architecture, without parameters of its own: hidden in a list from nn.Module's registration.
         self._template: list[nn.Module] = []
+        # Copies of it that no call is using: a call puts the parameters into one, and threads may call at once.
+        self._idle: list[nn.Module] = []
         if self.count == 1:
             self.single = networks[0]
             return
@@ -48,8 +50,17 @@ class Members(nn.Module):
         """Features ``(members, n, p)`` of rows ``(members, n, ...)``."""
         if self.count == 1:
             return _checked(self.single(rows[0])).unsqueeze(0)
-        template = self._template[0]
-        template.train(self.training)
+        try:
+            template = self._idle.pop()
+        except IndexError:
+            template = deepcopy(self._template[0])
+        try:
+            return self._run(template.train(self.training), rows)
+        finally:
+            self._idle.append(template)
+
+    def _run(self, template: nn.Module, rows: Tensor) -> Tensor:
+        """Features by a copy of the template that is this call's alone."""
 
         def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
             return _checked(functional_call(template, state, (x,)))
@@ -76,9 +87,8 @@ class Members(nn.Module):
                 own = nn.Parameter(value[0]) if isinstance(whole, nn.Parameter) else value[0]
                 setattr(network.get_submodule(owner), last, own)
             return Members([network.train(self.training)])
-        # A template of its own: calls from several threads put their parameters into it.
         chosen = copy(self)
-        chosen.count, chosen._template = count, [network]
+        chosen.count, chosen._template, chosen._idle = count, [network], []
         chosen._modules, chosen._parameters, chosen._buffers = {}, {}, {}
         values = list(state.values())
         chosen.stacked = nn.ParameterList([nn.Parameter(value) for value in values[: len(self.stacked)]])
