@@ -325,6 +325,8 @@ WRONG = {
     "no folder": (("fit", "houses.csv", "--target", "price", "-o", "no/m.gdkl"), "the folder no does not exist"),
     "picture": (("fit", "houses.csv", "--target", "price", "--picture", "a.doc"), "use .png, .pdf, .svg"),
     "over the data": (("fit", "houses.csv", "--target", "price", "-o", "houses.csv"), "cannot be written"),
+    "over the table": (("predict", "p.gdkl", "houses.csv", "-o", "./houses.csv"), "is the table itself"),
+    "no table out": (("predict", "p.gdkl", "houses.csv", "-o", "out.xlsx"), "use .csv, .csv.gz or .parquet"),
     "over the model": (("predict", "p.gdkl", "houses.csv", "-o", "p.gdkl"), "p.gdkl is the model"),
     "two in one": (("fit", "houses.csv", "--target", "price", "-o", "m.png"), "both the model and its picture"),
     "infinite": (("predict", "p.gdkl", "infinite.csv"), "column 'size' has an infinite number in row 2"),

@@ -69,6 +69,7 @@ def test_text_of_windows_is_read_with_a_warning(tmp_path: Path) -> None:
 NO_TABLES = {
     "is empty": b"",
     "Excel": b"PK\x03\x04abc",
+    "is JSON": b'[{"a": 1}]',
     "is no table": b"a\0b",
     "no Parquet file": b"PAR1 cut short",
     "is damaged": damaged_parquet(),

@@ -77,7 +77,7 @@ def test_a_frame_of_numbers_is_read_as_its_array():
             model.predict(np.full((2, 4), np.nan))
     np.testing.assert_array_equal(NNGPRegressor().fit(values, y).predict(values), model.predict(frame))
     np.testing.assert_array_equal(model.predict(frame.astype(str)), model.predict(frame))
-    with pytest.warns(DataWarning, match="fit saw none, are filled in with the median: 'b'"):
+    with pytest.warns(DataWarning, match="fit saw hardly any, are filled in with the median, .*: 'b'"):
         p = model.predict(frame.assign(b=np.nan))
     np.testing.assert_allclose(p, model.predict(frame.assign(b=frame["b"].median())), rtol=1e-12)
 
@@ -88,6 +88,17 @@ def test_unseen_levels_and_missing_cells_are_predicted():
     new = FRAME[:5].assign(city="Lima", heating=None, size=np.nan, grade="top", zone=99)
     assert np.isfinite(model.predict(new)).all()
     np.testing.assert_array_equal(model.predict(new.assign(city="Rome")), model.predict(new))
+
+
+def test_new_rows_unlike_those_of_fit_are_told_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = NNGPRegressor().fit(FRAME, Y)
+    with pytest.warns(DataWarning, match="Most cells have levels that fit hardly saw .*: 'city'"):
+        model.predict(FRAME.assign(city=FRAME["city"].str.upper()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        model.predict(FRAME.assign(city=FRAME["city"].where(FRAME.index > 2, "Lima")))
 
 
 @quiet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -18,6 +19,9 @@ from gdkl.numerics import DataError, OptionError
 
 if TYPE_CHECKING:
     from gdkl.cli.table_model import TableModel
+
+#: Endings of files to write; none is CSV, too.
+_ENDINGS = ("", ".csv", ".tsv", ".txt", ".gz", ".parquet", ".pq")
 
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A model file, as gdkl fit writes it.")]
 DataPath = Annotated[str, typer.Argument(metavar="DATA", help="CSV, gzipped CSV or Parquet; - for standard input.")]
@@ -54,6 +58,10 @@ def predict(
     if output == model_path:
         raise OptionError(f"{output} is the model: give another file with -o.")
     if output != STANDARD:
+        if Path(output).suffix.lower() not in _ENDINGS:
+            raise OptionError(f"{output} has no ending of a table: use .csv, .csv.gz or .parquet.")
+        if data != STANDARD and Path(output).exists() and Path(data).exists() and Path(output).samefile(data):
+            raise OptionError(f"{output} is the table itself: give another file with -o.")
         check_output(output)
     with open_table(data) as table:
         rows, seconds = _predict_all(model_path, table, output, coverage)

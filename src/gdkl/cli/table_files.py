@@ -273,6 +273,8 @@ def _sniffed(name: str, head: bytes) -> tuple[list[str], Dialect, bool]:
     text, encoding = _decoded(name, head)
     if not text.strip():
         raise DataError(f"{name} is empty: give a table with the names of its columns in the first line.")
+    if text.lstrip().startswith(("{", "[")):
+        raise DataError(f"{name} is JSON, it seems: give CSV, gzipped CSV or Parquet.")
     if "\0" in text:
         raise DataError(f"{name} is no table: give CSV, gzipped CSV or Parquet.")
     if len(head) == _HEAD:

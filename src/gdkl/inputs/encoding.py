@@ -180,6 +180,26 @@ class TableEncoder:
         """The number of the user's column that each encoded column belongs to."""
         return np.repeat(np.arange(len(self.columns)), [column.width for column in self.columns])
 
+    def warn_of_news(self, frame: pd.DataFrame) -> None:
+        """Warn of new rows that are unlike those of ``fit`` in a way that predictions cannot show."""
+        empty, strange = list[str](), list[str]()
+        for column, cells in ((one, frame.iloc[:, i]) for i, one in enumerate(self.columns) if not one.left_out):
+            if column.kind != CATEGORY:
+                if not column.missing and bool(cells.isna().any()):
+                    empty.append(repr(column.name))
+            else:
+                unknown = int(((column._read(cells) < 0) & cells.notna().to_numpy()).sum())
+                if unknown >= LEVEL_ROWS and 2 * unknown > len(cells):
+                    strange.append(repr(column.name))
+        if empty:
+            text = (
+                "Missing cells, of which fit saw hardly any, are filled in with the median, and intervals do not widen"
+            )
+            warnings.warn(f"{text} for them: {', '.join(empty)}.", DataWarning, stacklevel=4)
+        if strange:
+            text = "Most cells have levels that fit hardly saw (other spelling?), and intervals do not widen for them"
+            warnings.warn(f"{text}: {', '.join(strange)}.", DataWarning, stacklevel=4)
+
     def encode(self, frame: pd.DataFrame, first_row: int = 0) -> FloatArray:
         """Rows of numbers; missing ones are filled in.
 
@@ -188,10 +208,6 @@ class TableEncoder:
             first_row: Number of the first row, where the frame is a part of a longer one.
         """
         used = [(column, frame.iloc[:, i]) for i, column in enumerate(self.columns) if not column.left_out]
-        empty = ", ".join(repr(column.name) for column, cells in used if bool(cells.isna().any()))
-        if self.plain and empty:
-            text = f"Missing cells, of which fit saw none, are filled in with the median: {empty}."
-            warnings.warn(text, DataWarning, stacklevel=4)
         return np.concatenate([column.encode(cells, first_row) for column, cells in used], axis=1)
 
 

@@ -211,7 +211,10 @@ class TableInput:
 
     def read(self, estimator: BaseEstimator, X: Any, first_row: int = 0) -> FloatArray:
         """New rows, checked against those of ``fit``, encoded and standardised."""
-        return self.rows(check_rows(estimator, X, reset=False, first_row=first_row, encoder=self.encoder))
+        rows = check_rows(estimator, X, reset=False, first_row=first_row, encoder=self.encoder)
+        if self.encoder is not None and isinstance(frame := as_frame(X), pd.DataFrame):
+            self.encoder.warn_of_news(frame)
+        return self.rows(rows)
 
 
 def _tails(values: FloatArray) -> FloatArray:
