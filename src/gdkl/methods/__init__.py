@@ -8,7 +8,7 @@ from gdkl.methods.due import SpectralLimit, fit_due, fit_due_classes, fit_sparse
 from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
 from gdkl.methods.gdkl_classes import fit_gdkl_classes
 from gdkl.methods.gp_rbf import fit_gp
-from gdkl.methods.guide_stack import FEWEST_ROWS, fit_guides_alone
+from gdkl.methods.guides_alone import FEWEST_ROWS, fit_guides_alone
 from gdkl.methods.nn import fit_nn
 from gdkl.methods.nn_classes import fit_nn_classes
 from gdkl.methods.nngp import fit_nngp, fit_relevant_nngp

@@ -13,7 +13,7 @@ from gdkl import infinite
 from gdkl.calibration import Folds, HeldOutMixture, NoiseFactor, fold_by_fold, stack_weights
 from gdkl.gp import per_row
 from gdkl.guide import GuideKernel, RelevanceFit, fit_relevance_folds
-from gdkl.training import FittedModel, Stack, TrainingData, relevance_model
+from gdkl.training import FittedModel, TrainingData, relevance_model
 
 #: Prior deviations of the log relevances: none, and two widths. No single one serves all tables and sizes, and a
 #: mixture is better than the best of them.
@@ -22,12 +22,8 @@ DEVIATIONS = (0.0, 0.6, 1.5)
 #: A smoother kernel beside the guide's, of which functions are differentiable: kin8nm and concrete gain by it.
 SMOOTH, SMOOTH_DEVIATION = infinite.Sequential(infinite.Linear(weight_var=1.0), infinite.RBF(gamma=0.5)), 1.0
 
-#: Fewer rows are not enough for two folds of two. Six draws of three problems: the log-likelihood of the stack is above
-#: that of the guides alone with 4 rows (by 0.1 to 2.9) and with 8 to 12 (by 0.1 in the mean), the same with 5 and 6.
-FEWEST_ROWS = 4
-
 #: Most steps of L-BFGS; a fit begins where that to the same rows with the narrower prior ended.
-_ITERATIONS = 40
+ITERATIONS = 40
 
 
 class GuideStack(NamedTuple):
@@ -83,7 +79,7 @@ def fit_guides(
     fits = list[RelevanceFit]()
     for name, own, deviation in guide_kernels(kernel, smooth=smooth):
         starts = fits if fits and fits[0].kernel is own else None
-        fits = fit_relevance_folds(own, parts, starts, deviation=deviation, iterations=_ITERATIONS, **options)
+        fits = fit_relevance_folds(own, parts, starts, deviation=deviation, iterations=ITERATIONS, **options)
         models[name] = relevance_model(data, fits[0])
         predicted.append(_held_out(used, out, fits[1:]))
         if own is kernel:
@@ -92,29 +88,6 @@ def fit_guides(
     weights = stack_weights(held_out.log_densities(fold_by_fold(out.targets))[: len(logs)]).mean(dim=-1)
     multipliers = torch.tensordot(weights, torch.stack(logs).to(weights), dims=1).exp()
     return GuideStack(models, held_out, multipliers.to(data.rows))
-
-
-def fit_guides_alone(
-    data: TrainingData,
-    kernel: GuideKernel,
-    *,
-    smooth: bool,
-    groups: Tensor | None,
-    noise_floor: float,
-    little_noise: bool = False,
-) -> Stack:
-    """Fit each guide to all rows, with equal weights: where there are too few to hold any out.
-
-    The arguments are those of `fit_guides`.
-    """
-    known, models, fits = data.double().arguments(0), dict[str, FittedModel](), list[RelevanceFit]()
-    options: dict[str, Any] = {"groups": groups, "noise_floor": noise_floor, "little_noise": little_noise}
-    for name, own, deviation in guide_kernels(kernel, smooth=smooth):
-        starts = fits if fits and fits[0].kernel is own else None
-        fits = fit_relevance_folds(own, [known], starts, deviation=deviation, iterations=_ITERATIONS, **options)
-        history = {"step": 1.0, "objective": -fits[0].log_evidence, "noise": fits[0].noise, "scale": fits[0].scale}
-        models[name] = replace(relevance_model(data, fits[0]), history=[history])
-    return Stack(models, data.targets.new_full((len(models), data.outputs), 1 / len(models)))
 
 
 def _held_out(used: TrainingData, out: TrainingData, refits: Sequence[RelevanceFit]) -> HeldOutMixture:

@@ -21,8 +21,8 @@ from gdkl.gp import PREDICTION_SAMPLES, ExactPosterior, base_samples, take_rows
 from gdkl.guide import GuideKernel, fit_site_guide
 from gdkl.methods.class_guides import ClassGuides, fit_class_guides, label_sites, latent_log_probs
 from gdkl.methods.gdkl_classes import fit_gdkl_classes
-from gdkl.methods.stacked_gdkl import STUDENT, with_columns
-from gdkl.nets import ColumnScale, Members
+from gdkl.methods.stacked_gdkl import STUDENT
+from gdkl.nets import ColumnScale, Members, with_columns
 from gdkl.training import MATRIX_NAME, ClassData, FittedModel, Stack, StudentOptions
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gdkl.calibration import (
     draw_folds,
@@ -26,7 +25,7 @@ from gdkl.gp import ExactPosterior, Marginals
 from gdkl.guide import GuideKernel, as_kernel_function, fit_guide
 from gdkl.methods.gdkl import fit_gdkl, guided_noise_start
 from gdkl.methods.guide_stack import fit_guides
-from gdkl.nets import ColumnScale, Members
+from gdkl.nets import ColumnScale, Members, with_columns
 from gdkl.training import MATRIX_NAME, FittedModel, Stack, StudentOptions, TrainingData
 
 STUDENT = "student"
@@ -113,10 +112,3 @@ def _held_out(model: FittedModel, used: TrainingData, out: TrainingData, times: 
     posterior = ExactPosterior.condition(known.kernel, rows, used.targets, known.noise, row_noise=own, name=MATRIX_NAME)
     q = posterior.marginals(model.embed(out.rows))
     return Marginals(*(value.unflatten(0, (times, -1)).transpose(1, 2).flatten(2) for value in q))
-
-
-def with_columns(networks: Members, multipliers: Tensor) -> Members:
-    """Networks that multiply the columns by their relevances themselves."""
-    single = [deepcopy(networks.select(slice(k, k + 1)).single) for k in range(networks.count)]
-    scales = (ColumnScale(multipliers[k % len(multipliers)]) for k in range(len(single)))
-    return Members([nn.Sequential(*pair) for pair in zip(scales, single, strict=True)]).requires_grad_(False).eval()

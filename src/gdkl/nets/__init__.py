@@ -1,7 +1,7 @@
 """Finite feature networks; they know nothing of Gaussian processes."""
 
 from gdkl.nets.augmentation import RandomCrops, crop_indices, recombine, surround
-from gdkl.nets.columns import ColumnScale, scales_columns
+from gdkl.nets.columns import ColumnScale, scales_columns, with_columns
 from gdkl.nets.encoder import GaussianEncoder, PrincipalComponents, code_samples, draw_codes, split_codes
 from gdkl.nets.images import ImageFeatures, images_at_a_time
 from gdkl.nets.members import Members
@@ -35,4 +35,5 @@ __all__ = [
     "split_codes",
     "surround",
     "try_network",
+    "with_columns",
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from torch import Tensor, nn
+
+from gdkl.nets.members import Members
 
 
 class ColumnScale(nn.Module):
@@ -34,3 +38,10 @@ def scales_columns(network: nn.Module) -> bool:
         True
     """
     return type(network) is nn.Sequential and len(network) == 2 and isinstance(network[0], ColumnScale)
+
+
+def with_columns(networks: Members, multipliers: Tensor) -> Members:
+    """Networks that multiply the columns by their relevances themselves."""
+    single = [deepcopy(networks.select(slice(k, k + 1)).single) for k in range(networks.count)]
+    scales = (ColumnScale(multipliers[k % len(multipliers)]) for k in range(len(single)))
+    return Members([nn.Sequential(*pair) for pair in zip(scales, single, strict=True)]).requires_grad_(False).eval()
