@@ -63,14 +63,12 @@ def fit_stacked_gdkl(
         rows_per_step: Rows that a student's split has at most; None for all.
         little_noise: Whether a prior on the guides' noise says that targets are nearly exact.
     """
-    noise_floor = options.noise_floor
-    priors: dict[str, Any] = {"noise_floor": noise_floor, "little_noise": little_noise}
+    priors: dict[str, Any] = {"noise_floor": options.noise_floor, "little_noise": little_noise}
     folds = draw_folds(data.rows[0], options.seed)
     guides = fit_guides(data, kernel, folds, smooth=smooth, groups=groups, **priors)
     factor = fit_noise_factor(data, guides.held_out, folds, kernel, guides.multipliers.log().mean(dim=0).exp())
     fold_data = data.repeat(len(folds.used))
-    columns = Members([ColumnScale(factors) for factors in guides.multipliers])
-    fold_data = replace(fold_data, rows=columns(fold_data.rows))
+    fold_data = replace(fold_data, rows=Members([ColumnScale(one) for one in guides.multipliers])(fold_data.rows))
     used, out = (fold_data.take_each(index) for index in (folds.used, folds.held_out))
     guide = fit_guide(as_kernel_function(kernel), **used.all_arguments(), **priors)
     if options.noise_start is None:
@@ -86,7 +84,7 @@ def fit_stacked_gdkl(
     scale, added = (fold_by_fold(value) for value in out.noise_parts(torch.ones_like(out.targets[..., 0])))
     q, y = Marginals(q.mean, q.variance + added), fold_by_fold(out.targets)
     mean, variance, targets, scales = (fold_by_fold(value.expand_as(q.mean))[None] for value in (*q, y, scale))
-    noise = most_probable_noise(Marginals(mean, variance), targets, noise_floor, scales)
+    noise = most_probable_noise(Marginals(mean, variance), targets, options.noise_floor, scales)
     model.predictive_noise = noise.expand_as(model.noise)
     model.embed = with_columns(cast(Members, model.embed), guides.multipliers)
     known = guides.held_out
