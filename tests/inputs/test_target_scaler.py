@@ -50,4 +50,4 @@ def test_constant_targets_have_a_scale_of_one_after_their_warp_too():
     assert (scaler.training_targets(y) == 0).all()
     np.testing.assert_allclose(scaler.scaled(np.exp(1) * y), 1, rtol=1e-9)
     with pytest.raises(GdklError, match="y is constant: use inference='exact'"):
-        scaler.require_varying()
+        scaler.require_varying(len(y))

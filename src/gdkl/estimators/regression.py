@@ -160,7 +160,7 @@ class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMi
             data = training_data([self._warped(cast(ArraySource, source), plan)], plan)
             model = self._fit_exact(data, plan)
             return Fit(next(reversed(model.models.values())), model) if isinstance(model, Stack) else Fit(model)
-        self.target_.require_varying()
+        self.target_.require_varying(source.rows)
         count = held_out_count(source.rows) if plan.preset.calibrate else 0
         batches, held_out = source.batches(plan, count)
         model = self._fit_sparse(batches, source.outputs, held_out, plan)
@@ -246,7 +246,7 @@ class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMi
         for first, part in row_parts(X):
             mean, variance, noise = self.stack_.marginals(self._scaled_rows(part, first))
             total, latent = (target.variances(to_numpy(value)) for value in (variance + noise, variance))
-            check_predictions(to_numpy(mean), to_numpy(variance), first_row=first)
+            check_predictions(to_numpy(mean), to_numpy(variance), _resolved(mean, variance + noise), first_row=first)
             parts.append((target.means(to_numpy(mean)), total, latent))
         joined = [
             np.concatenate(values, axis=1) if len(parts) > 1 else values[0] for values in zip(*parts, strict=True)
@@ -258,6 +258,11 @@ class RegressorBase(IntervalsMixin, JointMixin, ConditioningMixin, MultiOutputMi
         self._require_fitted()
         rows = self.kind_.input.read(self, X, first_row)
         return torch.as_tensor(rows).to(self.model_.example).unsqueeze(0)
+
+
+def _resolved(mean: Tensor, variance: Tensor) -> FloatArray:
+    """NaN where a mean is so far out that floating point has no digits left for its deviation, else 0."""
+    return to_numpy(torch.where(variance.sqrt() > torch.finfo(mean.dtype).eps * mean.abs(), 0.0, torch.nan))
 
 
 def training_data(sources: Sequence[ArraySource], plan: Plan) -> TrainingData:

@@ -60,8 +60,10 @@ class TargetScaler:
             raise DataError(f"y varies by {std.max():.0e}, beyond what variances can hold: give it in other units.")
         return cls(mean, std, is_1d, tuple(warps), varies)
 
-    def require_varying(self) -> None:
-        """Refuse constant targets, of which mini-batches learn nothing."""
+    def require_varying(self, rows: int) -> None:
+        """Refuse a single row and constant targets, of which mini-batches learn nothing."""
+        if rows < 2:
+            raise DataError(f"mini-batches need at least 2 rows and got {rows} sample: give more data.")
         if self.varies is not None and not bool(self.varies.all()):
             which = "" if len(self.std) == 1 else f" in output {int(np.argmin(self.varies))}"
             raise DataError(
